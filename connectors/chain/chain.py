@@ -37,6 +37,7 @@ from connectors.chain.spec import (
 )
 from connectors.chain.task_growth import TaskGrowth
 from connectors.chain.unwrapped import Done, UnwrappingChain
+from connectors.chain.written_keys import WrittenKeys
 from connectors.converters.header_converters import header_converter
 from connectors.converters.names import HEADER_CONVERTERS
 from connectors.converters.wire_format import NAMING_HEADERS
@@ -44,6 +45,7 @@ from connectors.data.bounds import check_size
 from connectors.data.growth import Room, most_written, too_long
 from connectors.data.record import ConnectRecord, Header
 from connectors.data.schema import Schema
+from connectors.data.unwrapping import EventForms, Unwrapper
 from connectors.errors import DataError, RegistryError
 from connectors.machine_errors import refuse_machine
 from connectors.registry.patience import Patience
@@ -133,24 +135,29 @@ class Chain:
         self.columns = self._by_columns() if is_by_columns else None
 
     def _by_columns(self) -> UnwrappingChain | None:
-        """Returns what does by columns what this chain does; None if it does more than take out rows of values."""
-        if len(self._steps) != 1 or self._steps[0].predicate is not None or self._order is not None:
+        """Returns what does by columns what this chain does; None if it does more than that can."""
+        keys = WrittenKeys(self._key, self._room) if self._key.rewrites else None
+        if self._order is not None or (self._key.reads and not self._key.rewrites) or (keys and keys.asks_registry):
             return None
+        unwrapper = self._unwrapper() if self._steps else None
+        if unwrapper is None and (self._steps or self._value.rewrites):
+            return None
+        most = min(_LARGE, self._value.most)
+        return UnwrappingChain(unwrapper, self._output_of, keys, self._identity, most, self._check_limit)
+
+    def _unwrapper(self) -> Unwrapper | None:
+        """Returns what does by columns what the steps do with values; None if there is nothing."""
         unwrapping = self._steps[0].transform.unwrapping
-        if unwrapping is None or self._key.reads or self._value.rewrites:
+        if len(self._steps) > 1 or self._steps[0].predicate is not None or unwrapping is None:
             return None
-        room, row_schema = self._room, unwrapping.row_schema
+        room, forms_of = self._room, unwrapping.forms
 
-        def row_that_fits(schema: Schema) -> Schema | None:
-            row = row_schema(schema)
-            return row if row is not None and room.holds(row, _LARGE) else None
+        def forms_that_fit(schema: Schema) -> EventForms | None:
+            forms = forms_of(schema)
+            fits = forms is not None and all(room.holds(form.schema, _LARGE) for form in forms if form is not None)
+            return forms if fits else None
 
-        unwrapper = self._value.converter.unwrapper(replace(unwrapping, row_schema=row_that_fits))
-        if unwrapper is None:
-            return None
-        return UnwrappingChain(
-            unwrapper, self._output_of, self._identity, min(_LARGE, self._value.most), self._check_limit
-        )
+        return self._value.converter.unwrapper(replace(unwrapping, forms=forms_that_fit), self._value.writer)
 
     def _check_limit(self) -> None:
         self._patience.check()  # that of the block that has borrowed the chain now
@@ -204,7 +211,9 @@ class Chain:
         if not self._transforms and self._identity is None:
             yield self._with_tombstones(batch)
             return
-        done = None if self.columns is None else self.columns.of(batch)
+        done = None
+        if self.columns is not None:
+            done = self.columns.of(batch if self._value.reads else self._with_tombstones(batch))
         for piece in self._by_rows(batch, growth) if done is None else self._with_rest(batch, growth, done):
             growth.made += piece.made
             if self._order is not None:

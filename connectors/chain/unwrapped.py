@@ -1,4 +1,4 @@
-"""Takes the rows out of a batch of change events by columns, if that is all that a chain does.
+"""Does by columns what a chain does, if that is no more than taking the rows out of a batch of change events.
 
 The records of which anything is unusual are left, and go through the chain one by one; what became of both is brought
 into one order again (`merged`).
@@ -17,10 +17,12 @@ from numpy.typing import NDArray
 from compactor.model.record import SOURCE, TopicPartition
 from connectors.chain.key_identity import Compared, KeyIdentity
 from connectors.chain.rows import COMPARED, MOST_HEADERS, Piece, located
+from connectors.chain.written_keys import WrittenKeys
 from connectors.converters.wire_format import NAMING_HEADERS
 from connectors.data.unwrapping import Rows, Unwrapper
 from connectors.errors import RegistryError
 
+_KEY: Final = SOURCE.get_field_index("key")
 _VALUE: Final = SOURCE.get_field_index("value")
 _NAMING: Final = pa.array(sorted(frozenset().union(*NAMING_HEADERS.values())), pa.string())
 _SHARE: Final = 2
@@ -63,22 +65,25 @@ class Done(NamedTuple):
 
 
 class UnwrappingChain:
-    """Does by columns what a chain of one transform does. `output_of` returns for which topic a topic's is written.
+    """Does by columns what a chain of one transform does, or of none.
 
-    `most`: bytes of a key and its value together up to which a record is done so. `check` raises once the work has to
-    end.
+    `unwrapper`: None if values stay as they are. `output_of` returns for which topic a topic's is written. `keys`: what
+    writes the keys, None if they stay as they are. `most`: bytes of a key and its value together up to which a record
+    is done so. `check` raises once the work has to end.
     """
 
     def __init__(
         self,
-        unwrapper: Unwrapper,
+        unwrapper: Unwrapper | None,
         output_of: Callable[[str], str],
+        keys: WrittenKeys | None,
         identity: KeyIdentity | None,
         most: int,
         check: Callable[[], None],
     ) -> None:
         self._unwrapper = unwrapper
         self._output_of = output_of
+        self._keys = keys
         self._identity = identity
         self._most = most
         self._check = check
@@ -86,23 +91,33 @@ class UnwrappingChain:
     def of(self, batch: pa.RecordBatch) -> Done | None:
         """Returns what becomes of the records of `batch`; None if most are left. Raises RegistryError."""
         self._check()
+        made, done, dropped = self._with_rows(batch)
+        if _SHARE * np.count_nonzero(done) < batch.num_rows:
+            return None
+        places = np.flatnonzero(done & ~dropped)
+        part = made if len(places) == batch.num_rows else made.take(pa.array(places))
+        if self._keys is not None:
+            keys = self._keys.of(part["key"].to_pylist(), self._check)
+            part = part.set_column(_KEY, SOURCE.field(_KEY), pa.array(keys, pa.binary()))
+            part, places = _kept(part, places, np.array([key is not None for key in keys], np.bool_))
+        if self._identity is not None:
+            compared = self._compared(self._identity, part)
+            part, places = _kept(part, places, np.array([each is not None for each in compared], np.bool_))
+            part = _with_compared(part, [each for each in compared if each is not None])
+        is_left = np.ones(batch.num_rows, np.bool_)
+        is_left[places] = is_left[dropped] = False
+        return Done(part, places, np.flatnonzero(dropped), np.flatnonzero(is_left))
+
+    def _with_rows(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Rows, Rows]:
+        """Returns `batch` with rows as values, which of its records are done, and which of these are dropped."""
+        may_be_done = self._may_be_done(batch)
+        if self._unwrapper is None:
+            return batch, may_be_done, np.zeros(batch.num_rows, np.bool_)
         topics = batch["topic"].dictionary_encode()
         names = [self._output_of(topic) for topic in topics.dictionary.to_pylist()]
         topic_of = topics.indices.to_numpy().astype(np.int64)
-        done, dropped, values = self._unwrapper.of(names, topic_of, batch["value"], self._may_be_done(batch))
-        if _SHARE * np.count_nonzero(done) < batch.num_rows:
-            return None
-        made = batch.set_column(_VALUE, SOURCE.field(_VALUE), values)
-        places = np.flatnonzero(done & ~dropped)
-        part = made if len(places) == batch.num_rows else made.take(pa.array(places))
-        if self._identity is not None:
-            compared = self._compared(self._identity, part)
-            if None in compared:
-                is_compared = np.array([each is not None for each in compared])
-                done[places[~is_compared]] = False
-                places, part = places[is_compared], part.filter(pa.array(is_compared))
-            part = _with_compared(part, [each for each in compared if each is not None])
-        return Done(part, places, np.flatnonzero(dropped), np.flatnonzero(~done))
+        done, dropped, values = self._unwrapper.of(names, topic_of, batch["value"], may_be_done)
+        return batch.set_column(_VALUE, SOURCE.field(_VALUE), values), done, dropped
 
     def _may_be_done(self, batch: pa.RecordBatch) -> Rows:
         """Returns which records may be done by columns: what of them is not in their value is usual."""
@@ -129,6 +144,10 @@ class UnwrappingChain:
                     self._check()
                     compared[row] = _compared_by(identity, batch, row, key)
         return compared
+
+
+def _kept(batch: pa.RecordBatch, places: Places, is_kept: Rows) -> tuple[pa.RecordBatch, Places]:
+    return (batch, places) if is_kept.all() else (batch.filter(pa.array(is_kept)), places[is_kept])
 
 
 def _compared_by(identity: KeyIdentity, batch: pa.RecordBatch, row: int, key: bytes) -> Compared | None:

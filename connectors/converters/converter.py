@@ -50,8 +50,11 @@ class Converter(ABC):
         `fields` returns the fields of a schema that are needed; None stands for all of them.
         """
 
-    def unwrapper(self, unwrapping: Unwrapping) -> Unwrapper | None:  # noqa: ARG002  # most read one by one
-        """Returns what does with many values at once what `unwrapping` does with each; None if nothing can."""
+    def unwrapper(self, unwrapping: Unwrapping, writer: Converter) -> Unwrapper | None:  # noqa: ARG002  # most have none
+        """Returns what does with many values at once what `unwrapping` does with each; None if nothing can.
+
+        `writer` is what writes the rows: this converter itself, or that of the output.
+        """
         return None
 
     def wait_with(self, patience: Patience) -> None:  # noqa: B027  # most wait for nothing

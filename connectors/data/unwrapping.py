@@ -1,7 +1,7 @@
 """What takes the row out of each change event, as far as columns of events can be taken through it at once.
 
-Kafka Connect hands a transform one record at a time. `ExtractNewRecordState` without added fields does so little with
-each that a converter can do it for a whole batch (`Converter.unwrapper`), with the same result.
+Kafka Connect hands a transform one record at a time. `ExtractNewRecordState` does so little with each that a converter
+can do it for a whole batch (`Converter.unwrapper`), with the same result.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow as pa
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from connectors.data.schema import Schema
+from connectors.data.schema import Field, Schema
 
 ENVELOPE: Final = ".Envelope"
 """What the name of an event's schema ends with."""
@@ -23,17 +23,54 @@ AFTER: Final = "after"
 """The fields of an event that hold the row before and after the change."""
 Rows = NDArray[np.bool_]
 """Of each record of a batch, whether something is true."""
+Place = tuple[str | None, str]
+"""The struct that a field of an event lies in, None for the event itself, and the name of the field."""
+
+
+class RowAddition(NamedTuple):
+    """A field that a row gets: `schema` is that of the row. It has `text`, or what lies at `place` in the event."""
+
+    name: str
+    schema: Schema
+    place: Place | None = None
+    text: str = ""
+
+
+class RowForm(Struct, frozen=True):
+    """What a row is written as: `schema` has the fields of the row, then those that are `added`.
+
+    `replaces_nulls`: a null in a field of the row stands for the default of its schema.
+    """
+
+    schema: Schema
+    added: Sequence[RowAddition] = ()
+    replaces_nulls: bool = False
+
+    @property
+    def own(self) -> Sequence[Field]:
+        """The fields of the row itself."""
+        return self.schema.fields[: len(self.schema.fields) - len(self.added)]
+
+
+class EventForms(NamedTuple):
+    """What the rows after a change, and before a deletion, are written as; None: a deletion has no row."""
+
+    changed: RowForm
+    deleted: RowForm | None
 
 
 class Unwrapping(Struct, frozen=True):
     """Takes the field `after` out of an event, which becomes the value.
 
-    An event with `before` alone is a delete: it becomes null, or is dropped (`drops_deletes`). A null is dropped.
-    `row_schema` returns the schema of the value that events of a schema become; None: they are no change events.
+    An event with `before` alone is a delete, and becomes what `forms` says: a row, or null, which `drops_deletes`
+    drops. `drops_nulls`: a null is dropped. `forms` returns what events of a schema become; None: they are no change
+    events. `passes` is called with the topic of a record without a schema, which stays as it is.
     """
 
     drops_deletes: bool
-    row_schema: Callable[[Schema], Schema | None]
+    drops_nulls: bool
+    forms: Callable[[Schema], EventForms | None]
+    passes: Callable[[str], None]
 
 
 class Unwrapped(NamedTuple):

@@ -19,7 +19,16 @@ from connectors.data.growth import Made
 from connectors.data.kept import OfSchema
 from connectors.data.record import ConnectRecord, Header
 from connectors.data.schema import STRING, Field, Schema
-from connectors.data.unwrapping import ENVELOPE, Unwrapping
+from connectors.data.unwrapping import (
+    AFTER,
+    BEFORE,
+    ENVELOPE,
+    EventForms,
+    Place,
+    RowAddition,
+    RowForm,
+    Unwrapping,
+)
 from connectors.errors import DataError
 from connectors.options import Option, OptionsError
 from connectors.transforms.transform import Side, Transform, TruncateError
@@ -32,6 +41,11 @@ _OF_ENVELOPE: Final = frozenset({"op", "ts_ms", "ts_us", "ts_ns"})
 _OF_TRANSACTION: Final = frozenset({"id", "total_order", "data_collection_order"})
 _ADDED: Final = 800
 """About how many bytes an added field takes in what is kept of a schema, for changes and deletes together."""
+_MOST_COPIES: Final = 2
+"""How often a text of an event may stand in its row, for the same reason."""
+_MOST_NAMES: Final = 4_096
+"""Characters of the names that are added to a row up to which events are unwrapped by columns: the rows of a whole
+batch, some 5,000, are in memory together."""
 _MODES: Final = ("drop", "tombstone", "rewrite", "rewrite-with-tombstone", "delete-to-tombstone")
 
 
@@ -97,8 +111,7 @@ class ExtractNewRecordState(Transform):
         self._added = added_fields("add.fields", options)
         self._headers = added_fields("add.headers", options)
         self._defaults: bool = options["replace.null.with.default"]
-        self._row_schema = OfSchema(_row_schema)
-        self._updated = OfSchema(self._with_added, own=_ADDED * len(self._added))
+        self._forms = OfSchema(self._forms_of, own=_ADDED * len(self._added))
         self._found_headers = OfSchema(self._find_headers, own=_ADDED * len(self._headers))
         # Whether records without a schema were warned of; each of them would write the same line.
         self._has_warned = False
@@ -114,34 +127,52 @@ class ExtractNewRecordState(Transform):
             return None
         added = (*self._added, *self._headers)
         return frozenset(
-            {"before", "after", *(field.parent or field.name for field in added), *(field.name for field in added)}
+            {BEFORE, AFTER, *(field.parent or field.name for field in added), *(field.name for field in added)}
         )
 
     @property
     def unwrapping(self) -> Unwrapping | None:
         """See `Transform.unwrapping`."""
-        if self._rewrites or self._added or self._headers:
+        names = sum(len(field.added_as) for field in self._added)
+        if self._headers or self.copies > _MOST_COPIES or names > _MOST_NAMES:
             return None
         return Unwrapping(
-            self._mode == "drop", lambda schema: self._row_schema(schema)[0] if _is_envelope(schema) else None
+            drops_deletes=self._mode == "drop",
+            drops_nulls=self._drops_nulls,
+            forms=self._forms_by_columns,
+            passes=self._warn_once,
         )
+
+    def _forms_by_columns(self, schema: Schema) -> EventForms | None:
+        has_row = schema.field(AFTER) or schema.field(BEFORE)
+        return self._forms(schema) if has_row and _is_envelope(schema) else None
+
+    @property
+    def _drops_nulls(self) -> bool:
+        return self._mode != "rewrite-with-tombstone"
 
     def apply(self, record: ConnectRecord) -> ConnectRecord | None:
         """See `Transform`."""
         schema, value = record.value_schema, record.value
         if value is None:
-            return replace(record, value_schema=None) if self._mode == "rewrite-with-tombstone" else None
+            return None if self._drops_nulls else replace(record, value_schema=None)
         if schema is None:
             self._warn_once(record.topic)
             return record
         if not _is_envelope(schema):
             return record
         event = require_struct(schema, value, _PURPOSE)
-        after, before = event.get("after"), event.get("before")
+        after, before = event.get(AFTER), event.get(BEFORE)
         if after is None and before is None:
             raise TruncateError
-        made = self._changed(record, schema, event) if after is not None else self._deleted(record, schema, event)
-        return self._with_headers(made, schema, event) if made is not None and self._headers else made
+        if after is None and self._mode == "drop":
+            return None
+        made = replace(record, value_schema=None, value=None)
+        if after is not None:
+            made = _written(record, self._forms(schema).changed, event, after)
+        elif self._rewrites:
+            made = _written(record, self._forms(schema).deleted, event, before)
+        return self._with_headers(made, schema, event) if self._headers else made
 
     def _warn_once(self, topic: str) -> None:
         """Logs that change events without a schema are not seen: the transform is kept for all of its connector."""
@@ -152,32 +183,6 @@ class ExtractNewRecordState(Transform):
                 "ExtractNewRecordState passes records without a schema as they are", topic=topic, action=action
             )
 
-    def _changed(self, record: ConnectRecord, schema: Schema, event: dict[str, Any]) -> ConnectRecord:
-        row = event["after"]
-        if not self._added and not self._rewrites:
-            return replace(record, value_schema=self._row_schema(schema)[0], value=row)
-        return self._row_with(record, schema, event, row, deleted=False)
-
-    def _deleted(self, record: ConnectRecord, schema: Schema, event: dict[str, Any]) -> ConnectRecord | None:
-        if self._mode == "drop":
-            return None
-        if self._rewrites:
-            return self._row_with(record, schema, event, event["before"], deleted=True)
-        return replace(record, value_schema=None, value=None)
-
-    def _row_with(
-        self, record: ConnectRecord, schema: Schema, event: dict[str, Any], row: dict[str, Any], *, deleted: bool
-    ) -> ConnectRecord:
-        updated, added, fields = self._updated(schema)[int(deleted)]
-        # Debezium adds `__deleted` with Kafka's InsertField, which replaces nulls; its copy for `add.fields` does not.
-        defaults = self._defaults and self._rewrites
-        made = {field.name: field_value(field, row, defaults=defaults) for field in fields}
-        if self._rewrites:
-            made[_DELETED] = "true" if deleted else "false"
-        for name, place in added:
-            made[name] = value_at(event, place)
-        return replace(record, value_schema=updated, value=made)
-
     def _with_headers(self, record: ConnectRecord, schema: Schema, event: dict[str, Any]) -> ConnectRecord:
         new = (
             Header(name, value_at(event, place), own, is_new=True) for name, place, own in self._found_headers(schema)
@@ -187,25 +192,44 @@ class ExtractNewRecordState(Transform):
     def _find_headers(self, schema: Schema) -> list[FieldPlace]:
         return places_of(self._headers, EventFields(schema))
 
-    def _with_added(self, schema: Schema) -> list[tuple[Schema, list[Any], tuple[Field, ...]]]:
-        """Returns schema, added fields and the row's own ones, for a change and for a delete."""
-        places = places_of(self._added, EventFields(schema))
-        added = [(name, place) for name, place, _ in places]
-        fields = [Field(name, own) for name, _, own in places]
-        marks = [Field(_DELETED, STRING.as_optional())] if self._rewrites else []
-        return [
-            (with_fields(basics(row), (*row.fields, *marks, *fields)), added, row.fields)
-            for row in self._row_schema(schema)
-        ]
+    def _forms_of(self, schema: Schema) -> EventForms:
+        after, before = _row_schemas(schema)
+        added = [RowAddition(name, own, place) for name, place, own in places_of(self._added, EventFields(schema))]
+        if not self._rewrites:
+            return EventForms(_form(after, added, replaces_nulls=False), None)
+        # Debezium adds `__deleted` with Kafka's InsertField, which replaces nulls; its copy for `add.fields` does not.
+        marks = [RowAddition(_DELETED, STRING.as_optional(), None, text) for text in ("false", "true")]
+        changed, deleted = (
+            _form(row, [mark, *added], replaces_nulls=self._defaults)
+            for row, mark in zip((after, before), marks, strict=True)
+        )
+        return EventForms(changed, deleted)
+
+
+def _form(row: Schema, added: Sequence[RowAddition], *, replaces_nulls: bool) -> RowForm:
+    if not added:
+        return RowForm(row)
+    fields = (*row.fields, *(Field(each.name, each.schema) for each in added))
+    return RowForm(with_fields(basics(row), fields), added, replaces_nulls)
+
+
+def _written(record: ConnectRecord, form: RowForm | None, event: dict[str, Any], row: Any) -> ConnectRecord:
+    """Returns `record` with the row of its event as `form` says."""
+    assert form is not None  # there is one for each row that is written
+    if form.added:
+        row = {field.name: field_value(field, row, defaults=form.replaces_nulls) for field in form.own}
+        for name, _, place, text in form.added:
+            row[name] = text if place is None else value_at(event, place)
+    return replace(record, value_schema=form.schema, value=row)
 
 
 def _is_envelope(schema: Schema) -> bool:
     return schema.name is not None and schema.name.endswith(ENVELOPE)
 
 
-def _row_schema(schema: Schema) -> tuple[Schema, Schema]:
+def _row_schemas(schema: Schema) -> tuple[Schema, Schema]:
     """Returns the schemas of the row after and before a change."""
-    after, before = schema.field("after"), schema.field("before")
+    after, before = schema.field(AFTER), schema.field(BEFORE)
     own = after or before
     assert own is not None  # one of them is not null
     return basics((after or own).schema), basics((before or own).schema)
@@ -221,7 +245,7 @@ def check_no_route(options: Mapping[str, Any]) -> None:
         raise OptionsError([("route.by.field", "is not supported: a log has one output topic. Remove it.")])
 
 
-FieldPlace = tuple[str, tuple[str | None, str], Schema]
+FieldPlace = tuple[str, Place, Schema]
 """What a field is added as, its place in an event (`value_at`), and its schema."""
 
 
@@ -231,7 +255,7 @@ def places_of(fields: Iterable[AddedField], event: EventFields) -> list[FieldPla
     return [(field.added_as, (place[0], field.name), place[1]) for field, place in pairs if place]
 
 
-def value_at(event: Mapping[str, Any], place: tuple[str | None, str]) -> Any:
+def value_at(event: Mapping[str, Any], place: Place) -> Any:
     """Returns what lies at `place` in an event, as `AddedField.find` gives it: the struct, and the field in it."""
     parent, name = place
     inside = event if parent is None else event.get(parent)

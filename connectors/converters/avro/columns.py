@@ -2,6 +2,8 @@
 
 `skips.py` does the same record by record. Here a record that is in any way unusual is *lost*: its position becomes the
 one after its end plus 1, and stays there. A caller reads lost records one by one, which also says what is wrong.
+Unusual is all that would not be the same bytes again once it is read and written: a number with more bytes than it
+needs, or one that its type does not have.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ Places = NDArray[np.int64]
 """A position in the bytes for each record."""
 _MORE: Final = 0x80
 """The bit of a byte that says that another byte of the number follows."""
-_LONGEST: Final = 10
-"""Bytes of a number."""
+_LARGEST: Final = 0x7F
+"""The last byte of a float that is not finite, without its sign."""
 _LONGEST_SIZE: Final = 5
 """Bytes of a length, or of the number of a branch."""
 
@@ -57,6 +59,12 @@ class AvroBytes:
 
 Advance = Callable[[AvroBytes, Places, Places], Places]
 """Returns the end of the value that begins at each place; the third argument is the place of a record that is lost."""
+
+
+def columns_of_fields(avro: Any) -> Sequence[tuple[str, Advance]]:
+    """Returns the names of the fields of a record, and what passes over each, as `columns_of` does with `is_read`."""
+    columns = _Columns(is_read=True)
+    return [(field["name"], columns.of(field["type"])) for field in avro["fields"]]
 
 
 def columns_of(avro: Any, *, is_read: bool) -> Advance:
@@ -97,7 +105,7 @@ class _Columns:
             case "fixed":
                 return _fixed(avro["size"])
             case "enum":
-                return _symbol(len(avro["symbols"])) if self._is_read else _number
+                return _symbol(len(avro["symbols"])) if self._is_read else _number(64)
             case _:
                 return _record([self.of(field["type"]) for field in avro["fields"]])
 
@@ -106,29 +114,47 @@ def _fixed(size: int) -> Advance:
     return lambda _, at, lost: np.minimum(at + size, lost)
 
 
-def _number(data: AvroBytes, at: Places, lost: Places) -> Places:
-    is_open = data.at(at) >= _MORE
-    at = at + 1
-    if is_open.any():
-        rows = np.flatnonzero(is_open)
-        at[rows] = _end_of_number(data, at[rows], lost[rows])
-    return np.minimum(at, lost, out=at)
+def _boolean(data: AvroBytes, at: Places, lost: Places) -> Places:
+    return np.where(data.at(at) <= 1, np.minimum(at + 1, lost), lost)
 
 
-def _end_of_number(data: AvroBytes, at: Places, lost: Places) -> Places:
+def _float(data: AvroBytes, at: Places, lost: Places) -> Places:
+    """Passes over floats, of which Python keeps all bits unless their exponent is the largest: as of NaN."""
+    is_whole = (data.at(at + 3) & ~np.uint8(_MORE) != _LARGEST) | (data.at(at + 2) < _MORE)
+    return np.where(is_whole, np.minimum(at + 4, lost), lost)
+
+
+def _number(bits: int) -> Advance:
+    longest = -(-bits // 7)
+    most = (1 << (bits - 7 * (longest - 1))) - 1  # that the last byte of the longest number has
+
+    def advance(data: AvroBytes, at: Places, lost: Places) -> Places:
+        is_open = data.at(at) >= _MORE
+        at = at + 1
+        if is_open.any():
+            rows = np.flatnonzero(is_open)
+            at[rows] = _end_of_number(data, at[rows], lost[rows], longest, most)
+        return np.minimum(at, lost, out=at)
+
+    return advance
+
+
+def _end_of_number(data: AvroBytes, at: Places, lost: Places, longest: int, most: int) -> Places:
     """Returns the end of numbers of which the first byte, before `at`, says that more follow."""
     is_open = np.ones(len(at), np.bool_)
-    for _ in range(_LONGEST - 1):
+    is_lost = np.zeros(len(at), np.bool_)
+    for place in range(1, longest):
         byte = data.at(at)
         at = at + is_open
+        is_lost |= is_open & ((byte == 0) if place < longest - 1 else (byte == 0) | (byte > most))
         is_open &= byte >= _MORE
         if not is_open.any():
-            return at
-    return np.where(is_open, lost, at)
+            break
+    return np.where(is_lost, lost, at)
 
 
 def _small_number(data: AvroBytes, at: Places) -> tuple[Places, Places]:
-    """Returns numbers as they are encoded (zig-zag), of too many bytes -1, and the places after them."""
+    """Returns numbers as they are encoded (zig-zag), -1 for one of more bytes than it needs; and the places after."""
     number = data.at(at).astype(np.int64)
     at = at + 1
     is_open = number >= _MORE
@@ -136,15 +162,16 @@ def _small_number(data: AvroBytes, at: Places) -> tuple[Places, Places]:
         return number, at
     rows = np.flatnonzero(is_open)
     some, places = number[rows] & ~_MORE, at[rows]
-    still_open = np.ones(len(rows), np.bool_)
+    still_open, is_longer = np.ones(len(rows), np.bool_), np.zeros(len(rows), np.bool_)
     for place in range(1, _LONGEST_SIZE):
         byte = data.at(places).astype(np.int64)
         some += np.where(still_open, (byte & ~_MORE) << (7 * place), 0)
+        is_longer |= still_open & (byte == 0)
         places = places + still_open
         still_open &= byte >= _MORE
         if not still_open.any():
             break
-    number[rows], at[rows] = np.where(still_open, -1, some), places
+    number[rows], at[rows] = np.where(still_open | is_longer, -1, some), places
     return number, at
 
 
@@ -211,10 +238,10 @@ def _union(branches: Sequence[Advance]) -> Advance:
 
 _PLAIN: Final[dict[str, Advance]] = {
     "null": _fixed(0),
-    "boolean": _fixed(1),
-    "float": _fixed(4),
+    "boolean": _boolean,
+    "float": _float,
     "double": _fixed(8),
-    "int": _number,
-    "long": _number,
+    "int": _number(32),
+    "long": _number(64),
     "bytes": _sized,
 }

@@ -26,7 +26,7 @@ from connectors.converters.avro.slices import EncodedStruct, PartialReader, alon
 from connectors.converters.avro.stream import stream_of
 from connectors.converters.avro.unions import BY_NAME, reader_of_unions, writer_of_unions
 from connectors.converters.avro.unwrapper import AvroUnwrapper
-from connectors.converters.converter import Headers
+from connectors.converters.converter import Converter, Headers
 from connectors.converters.registered import MOST_IDS, PARSED, RegisteredConverter
 from connectors.converters.written_fields import WrittenFields
 from connectors.data.bounds import EMPTY_PARTS
@@ -177,9 +177,9 @@ class AvroConverter(RegisteredConverter):
             raise DataError(f"The data is no Avro of schema {schema_id}: {reason_of(error)}.") from None
         return again.getvalue() == data[start:]
 
-    def unwrapper(self, unwrapping: Unwrapping) -> Unwrapper:
-        """See `Converter.unwrapper`."""
-        return AvroUnwrapper(self, unwrapping)
+    def unwrapper(self, unwrapping: Unwrapping, writer: Converter) -> Unwrapper | None:
+        """See `Converter.unwrapper`: rows are written as they lie in their events."""
+        return AvroUnwrapper(self, unwrapping) if writer is self else None
 
     def known_reader(self, schema_id: SchemaId) -> AvroReader | None:
         """See `KnownSchemas.known_reader`."""

@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
-from msgspec import Struct
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from connectors.converters.avro.columns import Advance, AvroBytes, Places, columns_of, large_array
+from connectors.converters.avro.columns import AvroBytes, Places, large_array
+from connectors.converters.avro.event_columns import SECOND, Ending, EventColumns, Part, RowColumns, event_columns
 from connectors.converters.avro.reader import AvroReader
 from connectors.converters.registered import MOST_IDS
 from connectors.converters.wire_format import WireFormat
 from connectors.data.kept import Kept
 from connectors.data.schema import Schema
-from connectors.data.unwrapping import AFTER, BEFORE, Rows, Unwrapped, Unwrapping
+from connectors.data.unwrapping import (
+    AFTER,
+    BEFORE,
+    Place,
+    Rows,
+    Unwrapped,
+    Unwrapping,
+)
 from connectors.errors import DataError
 from connectors.registry.answers import SchemaId
 
-_SECOND: Final = 2
-"""The byte that says that a union's second branch follows (a zig-zag 1), which here is the row."""
+_EMPTY: Final = pa.array([b""], pa.binary())
+_NOTHING: Final = pa.scalar(b"", pa.binary())
+_PRESENT: Final = pa.scalar(bytes((SECOND,)), pa.binary())
+_ABSENT: Final = pa.scalar(b"\0", pa.binary())
+"""What says in the bytes of a union that there is a value, or a null."""
 _MOST_GROUPS: Final = 16
 """Schemas and topics of a batch of which the values are taken at once: each costs some 0.5 ms, and a batch has 5,000
 records."""
@@ -44,18 +55,6 @@ class KnownSchemas(Protocol):
         ...
 
 
-class EventColumns(Struct, frozen=True):
-    """How events of one schema are passed over. `parts` are the fields with their names, `row` is the row's schema.
-
-    `most`: the bytes up to which a record takes no more memory than it may once it is read, whatever it holds.
-    """
-
-    parts: Sequence[tuple[str, Advance]]
-    row: Schema
-    row_form: str
-    most: float
-
-
 class AvroUnwrapper:
     """See `Unwrapper`."""
 
@@ -68,7 +67,7 @@ class AvroUnwrapper:
     def of(self, topics: Sequence[str], topic_of: NDArray[np.int64], values: pa.Array, may_be_done: Rows) -> Unwrapped:
         """See `Unwrapper.of`."""
         is_null = values.is_null().to_numpy(zero_copy_only=False)
-        made = _Rows(values, dropped=may_be_done & is_null)
+        made = _Rows(values, may_be_done & is_null, self._unwrapping)
         groups = _groups(made, self._known.wire.size, topic_of, may_be_done & ~is_null)
         for topic, rows in groups:
             self._add(made, topics[topic], rows)
@@ -81,12 +80,14 @@ class AvroUnwrapper:
         try:
             schema_id = self._known.wire.read((), head).schema_id
             columns = self._columns_of(schema_id)
-            prefix = None if columns is None else self._known.known_prefix(topic, columns.row, columns.row_form)
+            if columns is None:
+                return
+            sides = (columns.changed, columns.deleted or columns.changed)
+            prefixes = [self._known.known_prefix(topic, side.schema, side.form) for side in sides]
         except DataError:  # which reading a record by itself says
             return
-        if columns is not None and prefix is not None:
-            small = rows[made.end[rows] - made.begin[rows] <= columns.most]
-            made.add(columns, small, prefix, drops_deletes=self._unwrapping.drops_deletes)
+        small = rows[made.end[rows] - made.begin[rows] <= columns.most]
+        made.add(columns, small, self._known.wire.size, prefixes)
 
     def _columns_of(self, schema_id: SchemaId) -> EventColumns | None:
         reader = self._known.known_reader(schema_id)
@@ -94,24 +95,61 @@ class AvroUnwrapper:
             return None
         kept = self._columns.get(schema_id)
         if kept is None or kept[0] is not reader:
-            kept = self._columns.put(schema_id, (reader, self._new_columns(reader)), reader.weight)
+            kept = self._columns.put(schema_id, (reader, event_columns(reader, self._unwrapping.forms)), reader.weight)
         return kept[1]
 
-    def _new_columns(self, reader: AvroReader) -> EventColumns | None:
-        """Returns the columns of change events; None if values are others, or their row is not written as it lies."""
-        if reader.some is None or reader.schema is None:
-            return None
-        row, form = self._unwrapping.row_schema(reader.schema), reader.some.forms.get(AFTER)
-        if row is None or form is None:
-            return None
-        parts = [(name, columns_of(avro, is_read=is_read)) for name, avro, is_read in reader.some.fields]
-        return EventColumns(parts, row, form, reader.room.safe_bytes)
+
+class _Spans:
+    """The begins and ends of the fields of events at some rows, and which of the events are whole."""
+
+    def __init__(self, data: AvroBytes, at: Places, lost: Places, parts: Sequence[Part]) -> None:
+        self.data = data
+        # By the place of a field. A struct may be null: then its fields are nowhere, and begin and end with it.
+        self.begins: dict[Place, Places] = {}
+        self.ends: dict[Place, Places] = {}
+        # By the name of a struct that may be null whether there is one.
+        self.is_there: dict[str, Rows] = {}
+        for part in parts:
+            self.begins[None, part.name] = at
+            end = self._fields(part, at, lost) if part.fields else at
+            at = self.ends[None, part.name] = part.advance(data, at, lost) if part.is_nullable or end is at else end
+        self.is_whole = at < lost
+
+    def _fields(self, part: Part, at: Places, lost: Places) -> Places:
+        """Passes over the fields of a struct; returns their end, which is that of the struct if it is not null."""
+        end = at + part.is_nullable
+        for name, advance in part.fields:
+            self.begins[part.name, name] = end
+            end = self.ends[part.name, name] = advance(self.data, end, lost)
+        if part.is_nullable:
+            is_there = self.is_there[part.name] = self.data.at(at) == SECOND
+            for name, _ in part.fields:
+                self.begins[part.name, name] = np.where(is_there, self.begins[part.name, name], at)
+                self.ends[part.name, name] = np.where(is_there, self.ends[part.name, name], at)
+        return end
+
+    def has(self, name: str) -> Rows:
+        """Returns which events are whole and have the row `name`."""
+        if (None, name) not in self.begins:
+            return np.zeros(len(self.is_whole), np.bool_)
+        return self.is_whole & (self.data.at(self.begins[None, name]) == SECOND)
+
+    def of(self, ending: Ending, picked: Rows) -> pa.Array | pa.Scalar:
+        """Returns the bytes of what follows each of the `picked` rows."""
+        if ending.place is None:
+            return pa.scalar(ending.text, pa.binary())
+        begin, end = (places[ending.place][picked] for places in (self.begins, self.ends))
+        made = _slices(self.data.data, begin, end, np.ones(len(begin), np.bool_))
+        if not ending.is_nullable:
+            made = pc.binary_join_element_wise(_PRESENT, made, _NOTHING)
+        is_there = self.is_there.get(ending.place[0] or "")
+        return made if is_there is None else pc.if_else(pa.array(is_there[picked]), made, _ABSENT)
 
 
 class _Rows:
     """The rows of the events of a batch, as far as they were taken out."""
 
-    def __init__(self, values: pa.Array, dropped: Rows) -> None:
+    def __init__(self, values: pa.Array, nulls: Rows, unwrapping: Unwrapping) -> None:
         count = len(values)
         _, offsets, data = values.buffers()
         ends = np.frombuffer(offsets, np.int32)[values.offset : values.offset + count + 1].astype(np.int64)
@@ -120,37 +158,46 @@ class _Rows:
         self.bytes = AvroBytes(own)
         ends -= ends[0]
         self.begin, self.end = ends[:-1], ends[1:]
-        self._dropped = dropped
-        self._done = dropped.copy()
+        self._drops_deletes = unwrapping.drops_deletes
+        self._dropped = nulls & unwrapping.drops_nulls
+        self._done = nulls.copy()
         # The begin and the end of the bytes that become each value; nothing of a record that has none.
         self._row_begin, self._row_end = self.begin.copy(), self.begin.copy()
         self._has_row = np.zeros(count, np.bool_)
         # What is written before the bytes of some rows: these rows, and the bytes.
         self._prefixes: list[tuple[NDArray[np.intp], bytes]] = []
+        # What is written after the bytes of some rows: these rows, and the bytes of each.
+        self._endings: list[tuple[NDArray[np.intp], pa.Array]] = []
 
-    def add(self, columns: EventColumns, rows: NDArray[np.intp], prefix: bytes, *, drops_deletes: bool) -> None:
-        """Adds the events at `rows`, of one schema, as rows with `prefix` before them."""
-        at, lost = self.begin[rows] + len(prefix), self.end[rows] + 1
-        begins: dict[str, Places] = {}
-        ends: dict[str, Places] = {}
-        for name, advance in columns.parts:
-            begins[name] = at
-            at = ends[name] = advance(self.bytes, at, lost)
-        is_whole = at < lost
-        has_after = self._has(begins, AFTER, is_whole)
-        is_delete = self._has(begins, BEFORE, is_whole) & ~has_after
-        changed = rows[has_after]
-        self._row_begin[changed], self._row_end[changed] = begins[AFTER][has_after] + 1, ends[AFTER][has_after]
-        self._has_row[changed] = True
-        self._done[rows[has_after | is_delete]] = True
-        if drops_deletes:
-            self._dropped[rows[is_delete]] = True
-        self._prefixes.append((changed, prefix))
+    def add(self, columns: EventColumns, rows: NDArray[np.intp], size: int, prefixes: Sequence[bytes | None]) -> None:
+        """Adds the events at `rows`, of one schema, after its `size` bytes.
 
-    def _has(self, begins: Mapping[str, Places], name: str, is_whole: Rows) -> Rows:
-        if name not in begins:
-            return np.zeros(len(is_whole), np.bool_)
-        return is_whole & (self.bytes.at(begins[name]) == _SECOND)
+        `prefixes`: what comes before a row of a change, and of a deletion; those with None are left.
+        """
+        spans = _Spans(self.bytes, self.begin[rows] + size, self.end[rows] + 1, columns.parts)
+        is_change = spans.has(AFTER)
+        is_delete = spans.has(BEFORE) & ~is_change
+        self._add_rows(columns.changed, AFTER, rows, spans, is_change, prefixes[0])
+        if columns.deleted is not None:
+            self._add_rows(columns.deleted, BEFORE, rows, spans, is_delete, prefixes[1])
+            return
+        self._done[rows[is_delete]] = True
+        self._dropped[rows[is_delete]] = self._drops_deletes
+
+    def _add_rows(
+        self, columns: RowColumns, side: str, rows: NDArray[np.intp], spans: _Spans, picked: Rows, prefix: bytes | None
+    ) -> None:
+        """Adds the `picked` rows of one `side` of events."""
+        if prefix is None:
+            return
+        own = rows[picked]
+        self._row_begin[own], self._row_end[own] = spans.begins[None, side][picked] + 1, spans.ends[None, side][picked]
+        self._has_row[own] = self._done[own] = True
+        self._prefixes.append((own, prefix))
+        if columns.endings and len(own):
+            nothing = _EMPTY.take(pa.array(np.zeros(len(own), np.int64)))
+            parts = [nothing, *(spans.of(ending, picked) for ending in columns.endings)]
+            self._endings.append((own, pc.binary_join_element_wise(*parts, _NOTHING)))
 
     def unwrapped(self) -> Unwrapped:
         """Returns what became of the events.
@@ -163,7 +210,16 @@ class _Rows:
             begin[rows] -= len(prefix)
             for place, byte in enumerate(prefix):
                 data[begin[rows] + place] = byte
-        return Unwrapped(self._done, self._dropped, _slices(data, begin, self._row_end, self._has_row))
+        values = _slices(data, begin, self._row_end, self._has_row)
+        if self._endings:
+            after = np.zeros(len(values), np.int64)
+            endings, count = [_EMPTY], 1
+            for rows, each in self._endings:
+                after[rows] = np.arange(count, count + len(rows))
+                endings.append(each)
+                count += len(rows)
+            values = pc.binary_join_element_wise(values, pa.concat_arrays(endings).take(pa.array(after)), _NOTHING)
+        return Unwrapped(self._done, self._dropped, values)
 
 
 def _groups(

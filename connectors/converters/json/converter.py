@@ -16,9 +16,10 @@ import pyarrow.compute as pc
 
 from connectors.converters.converter import Converter, Headers
 from connectors.converters.json.fields import JsonFields
+from connectors.converters.json.plain_events import PlainEvents
 from connectors.converters.json.schemas import read_schema, write_schema
 from connectors.converters.json.unwrapper import JsonUnwrapper
-from connectors.converters.json.values import JsonForm, JsonValues, NumberText, check_without_schema, exact
+from connectors.converters.json.values import JsonForm, JsonValues, check_without_schema, encoded, exact
 from connectors.converters.written_fields import WrittenFields
 from connectors.data.bounds import LONGEST_SCHEMA
 from connectors.data.kept import Kept, OfSchema, weight_of
@@ -113,10 +114,11 @@ class JsonConverter(Converter):
         self._written = OfSchema(lambda schema: encoded(write_schema(schema, self.values.write_defaults())))
         content = options["schema.content"]
         self._fixed = self._fixed_of(content) if content and self._enabled else None
+        self._holds_schemas = self._enabled and self._fixed is None  # in each message
 
     def maybe_null(self, values: pa.Array) -> pa.BooleanArray | None:
         """See `Converter.maybe_null`."""
-        if not self._enabled or self._fixed is not None:
+        if not self._holds_schemas:
             return pc.match_substring_regex(values, _NULL)
         return pc.or_(pc.match_substring_regex(values, _NULL_LAST), pc.match_substring_regex(values, _NULL_FIRST))
 
@@ -140,13 +142,15 @@ class JsonConverter(Converter):
         if schema is None and value is None:
             return None
         payload = encoded(self.values.write(schema, value))
-        if not self._enabled or self._fixed is not None:
+        if not self._holds_schemas:
             return payload
         return (b'{"schema":null,"payload":' if schema is None else self.before_payload(schema)) + payload + b"}"
 
-    def unwrapper(self, unwrapping: Unwrapping) -> Unwrapper | None:
-        """See `Converter.unwrapper`: messages have to hold their schemas."""
-        return JsonUnwrapper(self, unwrapping) if self._enabled and self._fixed is None else None
+    def unwrapper(self, unwrapping: Unwrapping, writer: Converter) -> Unwrapper | None:
+        """See `Converter.unwrapper`: what is written is JSON, too."""
+        if self._holds_schemas and isinstance(writer, JsonConverter):
+            return JsonUnwrapper(self, writer, unwrapping)
+        return PlainEvents(self, unwrapping) if not self._enabled and writer is self else None
 
     def parts(self, data: bytes) -> tuple[bytes, bytes]:
         """See `KnownEnvelopes.parts`."""
@@ -159,18 +163,17 @@ class JsonConverter(Converter):
         return None if kept is None else kept[0]
 
     def before_payload(self, schema: Schema) -> bytes:
-        """See `KnownEnvelopes.before_payload`."""
-        return b'{"schema":' + self._written(schema) + b',"payload":'
+        """Returns what is written before a value of `schema`, after which a bracket follows; nothing without schemas.
 
-    def encoded(self, node: Any) -> bytes:
-        """See `KnownEnvelopes.encoded`."""
-        return encoded(node)
+        Raises DataError.
+        """
+        return b'{"schema":' + self._written(schema) + b',"payload":' if self._holds_schemas else b""
 
     def fields_of(self, headers: Headers, data: bytes) -> WrittenFields | None:  # noqa: ARG002
         """See `Converter`."""
         text = json_text(data)
         try:
-            if not self._enabled or self._fixed is not None:
+            if not self._holds_schemas:
                 return JsonFields(text, bytes)
             schema, payload = self.parts(text)
             before, after = b'{"schema":' + schema + b',"payload":', b"}"
@@ -223,20 +226,3 @@ def json_text(data: bytes) -> bytes:
         return data[len(mark) :].decode(_MARKS[mark]).encode()
     except UnicodeError as error:
         raise DataError(f"This is no JSON: {reason_of(error)}.") from None
-
-
-def encoded(node: Any) -> bytes:
-    """Returns JSON. Raises DataError for what it cannot hold."""
-    try:
-        return _ENCODER.encode(node)
-    except (TypeError, ValueError, RecursionError, UnicodeError) as error:
-        raise DataError(f"The value cannot be written as JSON: {reason_of(error)}.") from None
-
-
-def _raw(value: Any) -> Any:
-    if isinstance(value, NumberText):
-        return msgspec.Raw(value.encode())
-    raise TypeError(f"it has a {type(value).__name__}")
-
-
-_ENCODER: Final = msgspec.json.Encoder(enc_hook=_raw)

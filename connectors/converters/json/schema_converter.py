@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectors.converters.converter import Headers
-from connectors.converters.json.converter import DECIMAL_FORMAT, encoded, json_text
+from connectors.converters.json.converter import DECIMAL_FORMAT, json_text
 from connectors.converters.json.fields import JsonFields
 from connectors.converters.json.schema_types import FromJsonSchema, to_json_schema
-from connectors.converters.json.values import JsonForm, JsonValues, exact
+from connectors.converters.json.values import JsonForm, JsonValues, encoded, exact
 from connectors.converters.registered import MOST_IDS, RegisteredConverter
 from connectors.converters.written_fields import WrittenFields
 from connectors.data.kept import Kept, OfSchema, weight_of

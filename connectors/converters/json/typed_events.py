@@ -7,49 +7,77 @@ is written 1.0 or a member that the schema has not: those are read value by valu
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Annotated, Any, Final
 
 import msgspec
 
-from connectors.converters.json.values import JsonValues, NumberText
-from connectors.data.schema import BITS, DECIMAL, Schema, Type
-from connectors.data.unwrapping import AFTER, BEFORE
-from connectors.data.values import java_float, scale_of
+from connectors.converters.json.values import JsonValues, NumberText, encoded
+from connectors.data.schema import BITS, DECIMAL, Field, Schema, Type
+from connectors.data.unwrapping import AFTER, BEFORE, EventForms, RowAddition, RowForm
+from connectors.data.values import decimal_of, java_float, scale_of
 
 _LARGEST_FLOAT: Final = float.fromhex("0x1.fffffep+127")
 """The largest number that a float of 32 bits holds."""
+_ROWS: Final = frozenset({BEFORE, AFTER})
+"""The fields of an event that are called as they are in its type."""
 _MOST_FIELDS: Final = 2_000
 """Fields of a schema: a type of so many is made in some 20 ms."""
 
 Fix = Callable[[Any], Any]
 """Returns what is written of the value of a field."""
+Pick = Callable[[Any], Any]
+"""Returns the value of a field of an event."""
 
 
 class UntypedError(Exception):
     """There is no type for a schema: it has maps with keys that are no texts, structs in lists, or too many fields."""
 
 
-class EventType(msgspec.Struct, frozen=True):
-    """Decodes events as objects with `before` and `after`. `fixes`: what is written of some fields of a row."""
+class RowWriter(msgspec.Struct, frozen=True):
+    """Writes the rows of events of one schema.
 
-    decode: Callable[[bytes], Any]
+    `fixes`: what is written of some fields of a row. `added` is a type of the fields that are added to it, of which
+    `picks` return the values; None: there are none.
+    """
+
     fixes: Sequence[tuple[str, Fix]]
+    added: Callable[..., Any] | None
+    picks: Sequence[Pick]
 
-    def fix(self, row: Any) -> None:
-        """Puts what is written in place of what was read."""
+    def write(self, event: Any, row: Any) -> bytes:
+        """Returns a row of an event as JSON. Raises DataError."""
         for name, fix in self.fixes:
             setattr(row, name, fix(getattr(row, name)))
+        own = encoded(row)
+        if self.added is None:
+            return own
+        more = encoded(self.added(*[pick(event) for pick in self.picks]))
+        return more if own == b"{}" else own[:-1] + b"," + more[1:]
 
 
-def event_type(schema: Schema, row: Schema, values: JsonValues) -> EventType:
-    """Makes the type of events of `schema`; `row` is the schema that `values` writes their rows with.
+class EventType(msgspec.Struct, frozen=True):
+    """Decodes events as objects with `before` and `after`, and writes their rows; `deleted` is None if none is left."""
+
+    decode: Callable[[bytes], Any]
+    changed: RowWriter
+    deleted: RowWriter | None
+
+
+def event_type(schema: Schema, forms: EventForms, reader: JsonValues, writer: JsonValues) -> EventType:
+    """Makes the type of events of `schema`, of which the rows are written as `forms` says.
 
     Raises UntypedError, DataError, or ValueError for a name that cannot stand in JSON as it is.
     """
-    if any(field is None or field.schema.type is not Type.STRUCT for field in map(schema.field, (BEFORE, AFTER))):
+    sides = [schema.field(name) for name in (BEFORE, AFTER)]
+    if any(
+        field is None or field.schema.type is not Type.STRUCT or field.schema.default is not None for field in sides
+    ):
         raise UntypedError
-    decoder = msgspec.json.Decoder(_Types(values).struct(schema, {BEFORE: BEFORE, AFTER: AFTER}))
-    return EventType(decoder.decode, _fixes(row, values))
+    decoder = msgspec.json.Decoder(_Types(reader).struct(schema, _ROWS))
+    writers = _Writers(schema, reader, writer)
+    deleted = None if forms.deleted is None else writers.of(forms.deleted)
+    return EventType(decoder.decode, writers.of(forms.changed), deleted)
 
 
 class _Types:
@@ -66,15 +94,15 @@ class _Types:
         may_be_null = schema.optional or (self._has_defaults and schema.default is not None)
         return kind | None if may_be_null else kind
 
-    def struct(self, schema: Schema, names: dict[str, str] | None = None) -> Any:
-        """Returns the type of structs, in which each field is called as `names` says, or by its place."""
+    def struct(self, schema: Schema, kept: frozenset[str] = frozenset()) -> Any:
+        """Returns the type of structs, in which fields are called by their places, apart from those that are `kept`."""
         self._fields += len(schema.fields)
         if self._fields > _MOST_FIELDS:
             raise UntypedError
         fields: list[Any] = []
         renamed: dict[str, str] = {}
         for at, field in enumerate(schema.fields):
-            name = (names or {}).get(field.name) or attribute(at)
+            name = field.name if field.name in kept else attribute(at)
             kind = self.of(field.schema)
             is_required = not field.schema.optional and (not self._has_defaults or field.schema.default is None)
             fields.append((name, kind) if is_required else (name, kind, None))
@@ -123,35 +151,88 @@ _PLAIN: Final[dict[Type, Any]] = {
 }
 
 
-def _fixes(row: Schema, values: JsonValues) -> Sequence[tuple[str, Fix]]:
-    made = []
-    for at, field in enumerate(row.fields):
-        schema = field.schema
-        default = schema.default if values.form.defaults else None
+class _Writers:
+    """Makes what writes rows of events of `schema`, which `reader` reads."""
+
+    def __init__(self, schema: Schema, reader: JsonValues, writer: JsonValues) -> None:
+        self._event = schema
+        self._writer = writer
+        self._has_defaults = reader.form.defaults
+        self._is_numeric = writer.form.numeric
+        self._replaces_nulls = reader.form.defaults or writer.form.defaults
+
+    def of(self, form: RowForm) -> RowWriter:
+        """Returns what writes rows as `form` says."""
+        names = [field.name for field in form.schema.fields]
+        if len(set(names)) < len(names):
+            raise UntypedError
+        replaces_nulls = self._replaces_nulls or form.replaces_nulls
+        fixes = [
+            (attribute(at), self._fix(field.schema, field.schema.default if replaces_nulls else None))
+            for at, field in enumerate(form.own)
+        ]
+        own = [(name, fix) for name, fix in fixes if fix is not None]
+        if not form.added:
+            return RowWriter(own, None, ())
+        attributes = [attribute(at) for at, _ in enumerate(form.added)]
+        renamed = {name: each.name for name, each in zip(attributes, form.added, strict=True)}
+        added = msgspec.defstruct("Added", attributes, rename=renamed, gc=False)
+        return RowWriter(own, added, [self._pick(each) for each in form.added])
+
+    def _pick(self, added: RowAddition) -> Pick:
+        """Returns what picks the value of an added field out of an event."""
+        if added.place is None:
+            return lambda _: added.text
+        parent, name = added.place
+        pick, field = _pick_of(self._event, name if parent is None else parent, _ROWS)
+        if parent is not None:
+            outer, struct = pick, field
+            if struct.schema.default is not None:
+                raise UntypedError
+            inner, field = _pick_of(struct.schema, name)
+            pick = _Within(outer, inner)
+        fix = self._fix(added.schema, field.schema.default if self._has_defaults else None)
+        return pick if fix is None else lambda event: fix(pick(event))
+
+    def _fix(self, schema: Schema, default: Any) -> Fix | None:
+        """Returns what is written of a value of `schema`, for a null that of `default`; None: the value itself."""
+        made = None if default is None else self._writer.write(schema, default)
         if schema.type is Type.FLOAT32:
-            made.append((attribute(at), _float_or(None if default is None else values.write(schema, default))))
-        elif default is not None:
-            _check_unfixed(schema, values, is_outermost=True)
-            made.append((attribute(at), _or_default(values.write(schema, default))))
-        else:
-            _check_unfixed(schema, values)
-    return made
+            return lambda value: made if value is None else NumberText(java_float(value))
+        if self._is_number(schema):
+            return lambda value: made if value is None else NumberText(str(decimal_of(schema, value)))
+        for inner in _within(schema):
+            self._check_unfixed(inner)
+        return None if default is None else lambda value: made if value is None else value
+
+    def _is_number(self, schema: Schema) -> bool:
+        return schema.name == DECIMAL and schema.type is Type.BYTES and self._is_numeric
+
+    def _check_unfixed(self, schema: Schema) -> None:
+        """Raises UntypedError for a schema of which anything is written otherwise than msgspec writes it."""
+        has_default = self._replaces_nulls and schema.default is not None
+        if has_default or self._is_number(schema) or schema.type is Type.FLOAT32:
+            raise UntypedError
+        for inner in _within(schema):
+            self._check_unfixed(inner)
 
 
-def _check_unfixed(schema: Schema, values: JsonValues, *, is_outermost: bool = False) -> None:
-    """Raises UntypedError for a schema of which anything is written otherwise than msgspec writes it."""
-    has_default = values.form.defaults and schema.default is not None and not is_outermost
-    is_number = schema.name == DECIMAL and schema.type is Type.BYTES and values.form.numeric
-    if has_default or is_number or schema.type is Type.FLOAT32:
-        raise UntypedError
-    for inner in (*(field.schema for field in schema.fields), schema.value_schema):
-        if inner is not None:
-            _check_unfixed(inner, values)
+class _Within(msgspec.Struct, frozen=True):
+    """Picks what `inner` picks of the struct that `outer` picks; None if there is no struct."""
+
+    outer: Pick
+    inner: Pick
+
+    def __call__(self, event: Any) -> Any:
+        struct = self.outer(event)
+        return None if struct is None else self.inner(struct)
 
 
-def _float_or(default: Any) -> Fix:
-    return lambda value: default if value is None else NumberText(java_float(value))
+def _pick_of(struct: Schema, name: str, kept: frozenset[str] = frozenset()) -> tuple[Pick, Field]:
+    """Returns what picks the field `name` of an object of the type of `struct`, and the field (`_Types.struct`)."""
+    at, field = next((at, field) for at, field in enumerate(struct.fields) if field.name == name)
+    return attrgetter(name if name in kept else attribute(at)), field
 
 
-def _or_default(default: Any) -> Fix:
-    return lambda value: default if value is None else value
+def _within(schema: Schema) -> Sequence[Schema]:
+    return [inner for inner in (*(field.schema for field in schema.fields), schema.value_schema) if inner is not None]

@@ -49,27 +49,34 @@ class KnownEnvelopes(Protocol):
         """Returns the schema of a text; None if it was not read before, or is null."""
         ...
 
-    def before_payload(self, schema: Schema) -> bytes:
-        """Returns what is written before a value of `schema`. Raises DataError."""
-        ...
 
-    def encoded(self, node: Any) -> bytes:
-        """Returns JSON. Raises DataError for what it cannot hold."""
+class EnvelopeWriter(Protocol):
+    """Writes JSON, as `values` says."""
+
+    values: JsonValues
+
+    def before_payload(self, schema: Schema) -> bytes:
+        """Returns what is written before a value of `schema`, after which a bracket follows; nothing without schemas.
+
+        Raises DataError.
+        """
         ...
 
 
 class _Events(msgspec.Struct, frozen=True):
-    """How messages of one schema are read, and what is written before their row."""
+    """How messages of one schema are read, and what is written before the rows of changes and of deletes."""
 
     type: EventType
-    before_row: bytes
+    before_changed: bytes
+    before_deleted: bytes
 
 
 class JsonUnwrapper:
     """See `Unwrapper`."""
 
-    def __init__(self, known: KnownEnvelopes, unwrapping: Unwrapping) -> None:
+    def __init__(self, known: KnownEnvelopes, writer: EnvelopeWriter, unwrapping: Unwrapping) -> None:
         self._known = known
+        self._writer = writer
         self._unwrapping = unwrapping
         # By the text of a schema; None: there is no type for its events.
         self._events: Kept[bytes, tuple[Schema, _Events | None]] = Kept(_MOST_KEPT)
@@ -77,7 +84,7 @@ class JsonUnwrapper:
     def of(self, topics: Sequence[str], topic_of: NDArray[np.int64], values: pa.Array, may_be_done: Rows) -> Unwrapped:  # noqa: ARG002
         """See `Unwrapper.of`."""
         is_null = values.is_null().to_numpy(zero_copy_only=False)
-        made = _Payloads(dropped=may_be_done & is_null)
+        made = _Payloads(may_be_done & is_null, drops_nulls=self._unwrapping.drops_nulls)
         left = np.flatnonzero(may_be_done & ~is_null)
         ends = pc.ends_with(values, b"}").fill_null(fill_value=False).to_numpy(zero_copy_only=False)
         for _ in range(_MOST_GROUPS):
@@ -96,26 +103,27 @@ class JsonUnwrapper:
         return made.unwrapped()
 
     def _add(self, made: _Payloads, events: _Events, rows: NDArray[np.intp], texts: list[bytes]) -> None:
-        decode, fixes, encoded = events.type.decode, events.type.fixes, self._known.encoded
-        payloads: list[bytes | None] = [None] * len(texts)
-        deletes = []
+        decode, changed, deleted = events.type.decode, events.type.changed, events.type.deleted
+        changes: _Written = [], []
+        deletes: _Written = [], []
         for at, text in enumerate(texts):
             if (b"e-" in text or b"E-" in text) and _TINY.search(text):
                 continue
             try:
                 event = decode(text)
-            except (msgspec.MsgspecError, UnicodeError, RecursionError):
+                is_change = event.after is not None
+                row, written = (event.after, changed) if is_change else (event.before, deleted)
+                payload = written.write(event, row) if written is not None and row is not None else None
+            except (msgspec.MsgspecError, DataError, UnicodeError, RecursionError):
                 continue  # it is read by itself, which says what is wrong
-            row = event.after
             if row is not None:
-                if fixes:
-                    events.type.fix(row)
-                payloads[at] = encoded(row)
-            elif event.before is not None:
-                deletes.append(at)
-        made.add(rows, payloads, rows[deletes], events.before_row)
+                places, payloads = changes if is_change else deletes
+                places.append(at)
+                payloads.append(payload)
+        for (places, payloads), before in ((changes, events.before_changed), (deletes, events.before_deleted)):
+            made.add(rows[places], payloads, before)
         if self._unwrapping.drops_deletes:
-            made.dropped[rows[deletes]] = True
+            made.dropped[rows[deletes[0]]] = True
 
     def _events_of(self, data: bytes) -> tuple[bytes, _Events | None]:
         """Returns what messages with the schema of `data` begin with, nothing if it is none; and how they are read."""
@@ -135,46 +143,49 @@ class JsonUnwrapper:
         return prefix, kept[1]
 
     def _new_events(self, schema: Schema) -> _Events | None:
+        before = self._writer.before_payload
         try:
-            row = self._unwrapping.row_schema(schema)
-            if row is None:
+            forms = self._unwrapping.forms(schema)
+            if forms is None:
                 return None
-            return _Events(event_type(schema, row, self._known.values), self._known.before_payload(row))
+            type_ = event_type(schema, forms, self._known.values, self._writer.values)
+            return _Events(type_, before(forms.changed.schema), before((forms.deleted or forms.changed).schema))
         except (DataError, UntypedError, ValueError):
             return None
+
+
+_Written = tuple[list[int], list[bytes | None]]
+"""Places of messages, and what each becomes."""
 
 
 class _Payloads:
     """The rows of a batch that were taken out so far."""
 
-    def __init__(self, dropped: Rows) -> None:
-        self.dropped = dropped
-        self._done = dropped.copy()
+    def __init__(self, nulls: Rows, *, drops_nulls: bool) -> None:
+        self.dropped = nulls & drops_nulls
+        self._done = nulls.copy()
         # What each row is written as, and the number of what stands before it.
-        self._payloads: NDArray[Any] = np.full(len(dropped), None, object)
-        self._before = np.zeros(len(dropped), np.int64)
+        self._payloads: NDArray[Any] = np.full(len(nulls), None, object)
+        self._before = np.zeros(len(nulls), np.int64)
         self._befores: list[bytes] = []
 
-    def add(
-        self, rows: NDArray[np.intp], payloads: list[bytes | None], deletes: NDArray[np.intp], before: bytes
-    ) -> None:
-        """Adds events of one schema: rows with their payloads, None for what is left, and deletes."""
-        is_row = np.array([payload is not None for payload in payloads], np.bool_)
+    def add(self, rows: NDArray[np.intp], payloads: list[bytes | None], before: bytes) -> None:
+        """Adds rows of one schema, or deletes, which have no payload."""
         self._payloads[rows] = np.array([*payloads, None], object)[:-1]
-        self._done[rows[is_row]] = True
-        self._done[deletes] = True
-        self._before[rows] = len(self._befores)
-        self._befores.append(before)
+        self._done[rows] = True
+        if before not in self._befores[-1:]:
+            self._befores.append(before)
+        self._before[rows] = len(self._befores) - 1
 
     def unwrapped(self) -> Unwrapped:
         """Returns what became of the events."""
-        payloads = pa.array(self._payloads, pa.binary())
-        if not self._befores:
-            return Unwrapped(self._done, self.dropped, payloads)
-        befores = pa.array(self._befores, pa.binary())
-        before = befores[0] if len(befores) == 1 else befores.take(pa.array(self._before))
-        end, nothing = pa.scalar(b"}", pa.binary()), pa.scalar(b"", pa.binary())
-        return Unwrapped(self._done, self.dropped, pc.binary_join_element_wise(before, payloads, end, nothing))
+        values = pa.array(self._payloads, pa.binary())
+        if any(self._befores):
+            befores = pa.array(self._befores, pa.binary())
+            before = befores[0] if len(befores) == 1 else befores.take(pa.array(self._before))
+            end, nothing = pa.scalar(b"}", pa.binary()), pa.scalar(b"", pa.binary())
+            values = pc.binary_join_element_wise(before, values, end, nothing)
+        return Unwrapped(self._done, self.dropped, values)
 
 
 def ends_with_payload(prefix: bytes) -> bool:

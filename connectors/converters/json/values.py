@@ -13,6 +13,7 @@ from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
 
 from connectors.data.bounds import SHORT_DECIMAL, Absences, Scaled, check_depth
@@ -21,7 +22,7 @@ from connectors.data.pace import paced, width_of
 from connectors.data.schema import BITS, DATE, DECIMAL, TIME, TIMESTAMP, Schema, Type
 from connectors.data.values import Date, bytes_of_decimal, decimal_of, float32, java_float, scale_of
 from connectors.errors import DataError
-from connectors.rejection import shown
+from connectors.rejection import reason_of, shown
 
 Read = Callable[[Any], Any]
 _SAME: Final = frozenset({str, int, bool, type(None)})
@@ -178,6 +179,23 @@ class NumberText(str):
     """A number as its digits, which stand in JSON as they are."""
 
     __slots__ = ()
+
+
+def encoded(node: Any) -> bytes:
+    """Returns JSON. Raises DataError for what it cannot hold."""
+    try:
+        return _ENCODER.encode(node)
+    except (TypeError, ValueError, RecursionError, UnicodeError) as error:
+        raise DataError(f"The value cannot be written as JSON: {reason_of(error)}.") from None
+
+
+def _raw(value: Any) -> Any:
+    if isinstance(value, NumberText):
+        return msgspec.Raw(value.encode())
+    raise TypeError(f"it has a {type(value).__name__}")
+
+
+_ENCODER: Final = msgspec.json.Encoder(enc_hook=_raw)
 
 
 def exact(text: str) -> Decimal:

@@ -43,16 +43,30 @@ KEY: Final = {"type": "record", "name": "Key", "namespace": "k", "fields": [{"na
 Record = tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes]]]
 
 
-def envelope(row: Any, order: Sequence[str] = ("before", "after", "source", "op")) -> dict[str, Any]:
+PARTS: Final = ("before", "after", "source", "op", "transaction")
+ADDED: Final = st.sampled_from((
+    "", "op", "op,lsn", "lsn:when,source.table:t,op", "kind", "real,flag,number", "transaction.id:a,op",
+    "transaction.no:b", "source", "transaction", "source.no,op", "op,source.op:again", "id", ".after:more",
+    "table:__op,op",
+))  # fmt: skip
+"""What `add.fields` may be."""
+
+
+def envelope(row: Any, order: Sequence[str] = PARTS) -> dict[str, Any]:
     """Returns the schema of change events of rows, with its fields in this order."""
     name = f"{row['namespace']}.{row['name']}" if "namespace" in row else row["name"]
     rows = [type_ for type_ in order if type_ in ("before", "after")]
     source = {"type": "record", "name": "Source", "namespace": "io.d", "fields": [
         {"name": "table", "type": "string"}, {"name": "lsn", "type": ["null", "long"]},
         {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["A", "B"]}},
+        {"name": "real", "type": "float"}, {"name": "flag", "type": "boolean"}, {"name": "number", "type": "int"},
+    ]}  # fmt: skip
+    transaction = {"type": "record", "name": "Block", "namespace": "event", "fields": [
+        {"name": "id", "type": "string"}, {"name": "no", "type": "long"},
     ]}  # fmt: skip
     types = {
-        "source": source, "op": "string", rows[0]: ["null", row], **{other: ["null", name] for other in rows[1:]}
+        "source": source, "op": "string", "transaction": ["null", transaction], rows[0]: ["null", row],
+        **{other: ["null", name] for other in rows[1:]}
     }  # fmt: skip
     space = row.get("namespace", "")
     fields = [{"name": field, "type": types[field]} for field in order]
@@ -130,20 +144,25 @@ def test_events_of_any_schema_become_what_they_become_one_by_one(memory: MemoryR
     """Whole or damaged, with nulls, headers and keys of any kind: records, rejections and counts are equal."""
     schema = data.draw(structs(maps=False).filter(_is_avro))
     schema = Schema(**{**{name: getattr(schema, name) for name in Schema.__struct_fields__}, "optional": False})
-    order = data.draw(st.permutations(("before", "after", "source", "op")))
+    order = data.draw(st.permutations(PARTS))
     avro = envelope(ToAvro().schema(schema), order)
     identity = data.draw(st.sampled_from(("avro", "bytes", "json")))
-    mode = {"transforms.row.delete.tombstone.handling.mode": data.draw(MODES)}
+    mode = {
+        "transforms.row.delete.tombstone.handling.mode": data.draw(MODES),
+        "transforms.row.add.fields": data.draw(ADDED),
+        "transforms.row.replace.null.with.default": data.draw(st.sampled_from(("true", "false"))),
+    }
     columns, records = chains({**AVRO, **UNWRAP, **mode, "compaction.key.identity": identity})
     value_id, key_id = memory.add(avro), memory.add(KEY)
     row = values_of(schema)
     source = {
         "table": data.draw(st.text(max_size=80)),
         "lsn": data.draw(st.none() | st.integers(0, 1 << 60)),
-        "kind": "B",
-    }
+        "kind": "B", "real": 1.5, "flag": data.draw(st.booleans()), "number": data.draw(st.integers(-1 << 31, 1 << 30)),
+    }  # fmt: skip
+    event = {"source": source, "op": "u", "transaction": data.draw(st.sampled_from((None, {"id": "é", "no": 7})))}
     whole = [
-        encoded(avro, {"before": before, "after": after, "source": source, "op": "u"}, value_id)
+        encoded(avro, {"before": before, "after": after, **event}, value_id)
         for before, after in ((None, data.draw(row)), (data.draw(row), data.draw(row)), (data.draw(row), None))
     ]
     key = encoded(KEY, {"id": "a"}, key_id)
@@ -177,8 +196,9 @@ def orders(memory: MemoryRegistry, count: int, longest: int = 1) -> list[Record]
         city, tags = "Łódź" if number % 20 == 3 else "x" * (number % 150), ["a" * longest] if number % 20 == 5 else []
         row = {"id": number, "city": city, "note": None, "paid": 1 << 41, "kind": "Y", "tags": tags}
         is_delete = number % 20 == 7
-        source = {"table": "orders", "lsn": number, "kind": "A"}
+        source = {"table": "orders", "lsn": number, "kind": "A", "real": 0.5, "flag": True, "number": -number}
         event = {"before": row if is_delete else None, "after": None if is_delete else row, "source": source, "op": "u"}
+        event["transaction"] = {"id": f"t{number}", "no": 1} if number % 2 else None
         made.append((encoded(KEY, {"id": f"k{number % 50}"}, key_id), encoded(avro, event, value_id), ()))
     return made
 
@@ -192,9 +212,21 @@ def test_usual_events_are_done_by_columns(memory: MemoryRegistry) -> None:
     assert made["value"].null_count == 10
 
 
-def test_a_damaged_event_is_rejected_as_it_is_by_itself(memory: MemoryRegistry) -> None:
+@pytest.mark.parametrize("fields", ["op", "lsn,op,table", "transaction.id,transaction.no", "real,flag,number", ""])
+@pytest.mark.parametrize("mode", ["tombstone", "drop", "rewrite", "rewrite-with-tombstone"])
+def test_rows_with_added_fields_are_done_by_columns(memory: MemoryRegistry, fields: str, mode: str) -> None:
+    """Those of deletions, too; a field of a struct that is null is null."""
+    settings_ = {"transforms.row.add.fields": fields, "transforms.row.delete.tombstone.handling.mode": mode}
+    columns, records = chains({**AVRO, **UNWRAP, **settings_})
+    some = batch([*orders(memory, 200), (b"k", None, ())], ("t", "u"))
+    _, rest = assert_same_by_columns(columns, records, some)
+    assert rest == [number for number in range(200) if number % 20 == 5]
+
+
+@pytest.mark.parametrize("fields", ["", "op,lsn,real,flag,number,transaction.id"])
+def test_a_damaged_event_is_rejected_as_it_is_by_itself(memory: MemoryRegistry, fields: str) -> None:
     """Wherever a byte is changed, or the data ends."""
-    columns, records = chains({**AVRO, **UNWRAP})
+    columns, records = chains({**AVRO, **UNWRAP, "transforms.row.add.fields": fields})
     good = orders(memory, 40)
     assert_same(columns, records, batch(good))
     chance = random.Random(5)  # no secret depends on it
@@ -260,8 +292,10 @@ def test_what_an_event_is_written_as_depends_on_its_topic(memory: MemoryRegistry
 @pytest.mark.parametrize(
     "settings_of_chain",
     [
-        {"transforms.row.add.fields": "op"},
+        {"transforms.row.add.fields": "op:a,op:b"},
+        {"transforms.row.add.fields": "op:" + 5_000 * "a"},
         {"transforms.row.add.headers": "op"},
+        {"output.key.converter": "keyfold.Json"},
         {"transforms.row.predicate": "p", "predicates": "p", "predicates.p.type": "RecordIsTombstone"},
         {"output.value.converter": "keyfold.Json"},
     ],
@@ -269,7 +303,7 @@ def test_what_an_event_is_written_as_depends_on_its_topic(memory: MemoryRegistry
 def test_a_chain_that_does_more_goes_record_by_record(
     memory: MemoryRegistry, settings_of_chain: dict[str, str]
 ) -> None:
-    """It adds something, asks a predicate, or writes in another form."""
+    """It adds much or a header, asks a predicate, or writes values of Avro, or keys of a registry, in another form."""
     columns, _ = chains({**AVRO, **UNWRAP, **settings_of_chain})
     assert columns.columns is None
 

@@ -14,8 +14,9 @@ from connectors.converters.json.converter import JsonConverter
 from connectors.converters.json.unwrapper import ends_with_payload
 from connectors.data.schema import DECIMAL, FLOAT32, INT32, STRING, Field, Schema, Type
 from connectors.options import read
-from tests.support.connect_classes.records import structs, values_of
+from tests.support.connect_classes.records import plain_values, structs, values_of
 from tests.unit.connectors.chain.test_unwrapped import (
+    ADDED,
     MODES,
     Record,
     assert_same,
@@ -30,6 +31,15 @@ UNWRAP: Final = {
     "transforms.row.type": "io.debezium.transforms.ExtractNewRecordState",
 }
 JSON: Final = {"key.converter": "keyfold.Json", "value.converter": "keyfold.Json"}
+WRITTEN: Final = st.sampled_from((
+    {},
+    {"output.value.converter": "keyfold.Json", "output.value.converter.schemas.enable": "false"},
+    {"output.value.converter": "keyfold.Json", "output.value.converter.schemas.enable": "false",
+     "output.value.converter.decimal.format": "NUMERIC"},
+    {"output.value.converter": "keyfold.Json", "output.value.converter.decimal.format": "NUMERIC",
+     "output.value.converter.replace.null.with.default": "false"},
+))  # fmt: skip
+"""Settings of the converter of the output's values."""
 ODD: Final = (
     "null", "5.0", "1e3", "-0", "-0.0", "1e400", "1e-400", "1e-99999999999999999999", "true", '"x"', '"NaN"', '"AA=="',
     '"AB=="', '"A"', "[]", "{}", "[null]", '{"a":1}', str(1 << 63), str(1 << 70), "9007199254740993.0", "3.5e38", "127",
@@ -42,8 +52,13 @@ def json_envelope(row: Schema) -> Schema:
     own = Schema(**{**{name: getattr(row, name) for name in Schema.__struct_fields__}, "optional": True, "name": "Row"})
     source = Schema(type=Type.STRUCT, fields=(
         Field("table", STRING), Field("kind", Schema(type=Type.STRING, default="A")), Field("real", FLOAT32),
+        Field("lsn", Schema(type=Type.INT64, optional=True)), Field("flag", Schema(type=Type.BOOLEAN, default=True)),
     ))  # fmt: skip
-    fields = (Field("before", own), Field("after", own), Field("source", source), Field("op", STRING))
+    block = Schema(type=Type.STRUCT, optional=True, fields=(Field("id", STRING), Field("no", INT32)))
+    fields = (
+        Field("before", own), Field("after", own), Field("source", source), Field("op", STRING),
+        Field("transaction", block),
+    )  # fmt: skip
     return Schema(type=Type.STRUCT, name="a.Envelope", version=1, fields=fields)
 
 
@@ -74,17 +89,23 @@ def test_events_in_json_become_what_they_become_one_by_one(data: st.DataObject) 
         "value.converter.decimal.format": data.draw(st.sampled_from(("BASE64", "NUMERIC"))),
         "value.converter.replace.null.with.default": data.draw(st.sampled_from(("true", "false"))),
         "transforms.row.delete.tombstone.handling.mode": data.draw(MODES),
+        "transforms.row.add.fields": data.draw(ADDED),
+        "transforms.row.replace.null.with.default": data.draw(st.sampled_from(("true", "false"))),
+        **data.draw(WRITTEN),
     }
     columns, records = chains({**JSON, **UNWRAP, **form})
     row = data.draw(structs(maps=data.draw(st.booleans())))
     schema = json_envelope(row)
     rows = values_of(schema.fields[1].schema)
-    source = {"table": data.draw(st.text()), "kind": None, "real": 1.5}
+    source = {"table": data.draw(st.text()), "kind": None, "real": 1.5, "lsn": data.draw(st.none() | st.integers(0, 9))}
+    block = data.draw(st.sampled_from((None, {"id": "é", "no": 7})))
     decimals = {"decimal.format": form["value.converter.decimal.format"]}
     writer = JsonConverter(read(JsonConverter.OPTIONS, decimals), is_key=False)
     whole = []
     for names in (("after",), ("before", "after"), ("before",)):
-        event = {"before": None, "after": None, "source": source, "op": "u"} | {name: data.draw(rows) for name in names}
+        event = {"before": None, "after": None, "source": source, "op": "u", "transaction": block} | {
+            name: data.draw(rows) for name in names
+        }
         text = writer.from_connect_data("t", [], schema, event)
         assert text is not None
         whole.append(text)
@@ -136,6 +157,92 @@ def test_usual_events_in_json_are_done_by_columns() -> None:
     made, rest = assert_same_by_columns(columns, records, batch(paid(100)))
     assert rest == [number for number in range(100) if number % 10 == 2]
     assert (made["rejected"].null_count, made["value"].null_count) == (100, 10)
+
+
+@pytest.mark.parametrize("mode", ["tombstone", "drop", "rewrite", "rewrite-with-tombstone"])
+@pytest.mark.parametrize("fields", ["", "op,lsn", "transaction.id,real,flag"])
+def test_rows_in_json_with_added_fields_are_done_by_columns(mode: str, fields: str) -> None:
+    """Those of deletions, too; a null in the event stands for its default."""
+    settings_ = {"transforms.row.add.fields": fields, "transforms.row.delete.tombstone.handling.mode": mode}
+    columns, records = chains({**JSON, **UNWRAP, **settings_})
+    _, rest = assert_same_by_columns(columns, records, batch([*paid(100), (b"k", None, ())]))
+    assert rest == [number for number in range(100) if number % 10 == 2]
+
+
+PLAIN_KEYS: Final = {"output.key.converter": "keyfold.Json", "output.key.converter.schemas.enable": "false"}
+PLAIN_ROWS: Final = {
+    "output.value.converter": "keyfold.Json",
+    "output.value.converter.schemas.enable": "false",
+    "output.value.converter.decimal.format": "NUMERIC",
+}
+
+
+@pytest.mark.parametrize("identity", ["json", "bytes"])
+def test_plain_json_is_written_by_columns(identity: str) -> None:
+    """Of keys and rows in JSON with schemas, as docs/cdc.md has them; a key that is none is rejected."""
+    columns, records = chains({**JSON, **UNWRAP, **PLAIN_KEYS, **PLAIN_ROWS, "compaction.key.identity": identity})
+    key = b'{"schema":{"type":"struct","fields":[{"field":"id","type":"int32"}]},"payload":{"id":%d}}'
+    bad = (b"1", b'{"schema":null,"payload":null}', b"", key + b" ", key * 400)
+    keys = [bad[number // 10 % 5] if number % 10 == 4 else key % (number % 7) for number in range(200)]
+    some = [(own, value, ()) for own, (_, value, _) in zip(keys, paid(200), strict=True)]
+    made, rest = assert_same_by_columns(columns, records, batch(some))
+    assert rest == [number for number in range(200) if number % 10 in {2, 4}]
+    assert made["key"][0].as_py() == b'{"id":0}'
+    assert b'"price":0.07,' in made["value"][0].as_py()
+
+
+PLAIN: Final = {f"{side}.converter.schemas.enable": "false" for side in ("key", "value")}
+
+
+@settings(max_examples=80, deadline=None)
+@given(data=st.data())
+def test_plain_json_passes_as_it_does_one_by_one(data: st.DataObject) -> None:
+    """Whatever it holds: what is no JSON, or has a number that is too large, is rejected; a null is a tombstone."""
+    unwrap = {**UNWRAP, "transforms.row.delete.tombstone.handling.mode": data.draw(MODES)}
+    steps = data.draw(st.sampled_from((unwrap, {"compaction.key.identity": "json"})))
+    columns, records = chains({**JSON, **PLAIN, **steps})
+    whole = plain_values().map(lambda value: json.dumps(value).encode())
+    nested = st.integers(195, 205).map(lambda depth: b"[" * depth + b"]" * depth)
+    marked = whole.map(lambda text: b"\xef\xbb\xbf" + text)
+    odd = st.sampled_from(ODD).map(str.encode) | whole.flatmap(damaged) | st.sampled_from((b"", b" ", b" null "))
+    values = whole | whole.map(lambda text: b" " + text + b"\n") | nested | marked | odd | st.none()
+    keys = st.just(b'{"a":1}') | st.just(b'{"a": 1.0}') | st.none() | st.binary(max_size=2)
+    headers = st.just(()) | st.just((("a", b"1"),))
+    some = data.draw(st.lists(st.tuples(keys, values, headers), max_size=12))
+    assert_same(columns, records, batch(some, ("t", "u")))
+
+
+def test_usual_plain_json_is_done_by_columns() -> None:
+    """All but what may be null, has long numbers, or begins with the mark of an encoding."""
+    texts = [b'{"a":1}', b"null", b'{"a":12345678901234567890}', b"\xef\xbb\xbf1", b'{"a":', *[b'{"b":"x"}'] * 20, None]
+    some = batch([(b"1", text, ()) for text in texts])
+    for steps in (UNWRAP, {"compaction.key.identity": "json"}):
+        columns, records = chains({**JSON, **PLAIN, **steps})
+        assert columns.columns is not None
+        done = columns.columns.of(some)
+        assert done is not None
+        assert done.rest.tolist() == ([1, 2, 3, 4] if steps is UNWRAP else [])
+        assert_same(columns, records, some)
+
+
+def test_events_without_a_row_in_their_schema_are_left() -> None:
+    """A schema may have the name of change events, and neither of their rows."""
+    columns, records = chains({**JSON, **UNWRAP})
+    text = b'{"schema":{"type":"struct","name":"a.Envelope","fields":[{"field":"op","type":"string"}]},"payload":%s}'
+    some = batch([(b"1", text % b'{"op":"u"}', ())] * 5)
+    for _ in range(2):
+        assert_same(columns, records, some)
+
+
+def test_a_row_with_a_default_stands_for_a_null() -> None:
+    """Of the event's schema: its field `after` may have one as any other field."""
+    columns, records = chains({**JSON, **UNWRAP})
+    row = '{"type":"struct","optional":true,"default":{"a":1},"fields":[{"field":"a","type":"int32"}],"field":"%s"}'
+    text = '{"schema":{"type":"struct","name":"a.Envelope","fields":[%s,%s]},"payload":%s}'
+    parts = (row % "before", row % "after", '{"before":{"a":2},"after":null}')
+    for _ in range(2):
+        made = assert_same(columns, records, batch([(b"1", (text % parts).encode(), ())] * 5))
+    assert made["value"].null_count == 0
 
 
 @pytest.mark.parametrize("text", ["1e-99999999999999999999", "1e400", "-0", "5", '"NaN"'])
