@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -78,13 +79,39 @@ class Directory(Struct, frozen=True):
         """Returns for each of `hashes` the last block that can hold it; -1 if none can."""
         return np.searchsorted(self.firsts, hashes, side="right").astype(np.int64) - 1
 
-    def last_block_of(self, hash_: np.uint64) -> int:
+    def last_block_of(self, hash_: int) -> int:
         """Returns what `blocks_of` does of one hash."""
-        return int(self.firsts.searchsorted(hash_, side="right")) - 1
+        return bisect_right(self.firsts.data, hash_) - 1
 
     def first_blocks_of(self, hashes: Hashes) -> Numbers:
         """Returns for each of `hashes` the first block that can hold it."""
         return np.maximum(np.searchsorted(self.firsts, hashes, side="left").astype(np.int64) - 1, 0)
+
+
+class SearchedEntries(NamedTuple):
+    """Hashes and deltas of entries in order, as integers of Python for `bisect`.
+
+    NumPy gives the interpreter's lock away with each search. Among the threads of a worker it is a millisecond until a
+    look-up has it again, and a look-up searches some hundred times.
+    """
+
+    hashes: Sequence[int]
+    deltas: Sequence[int]
+
+    def has(self, hash_: int) -> bool:
+        """Returns whether there is an entry of a hash."""
+        at = bisect_left(self.hashes, hash_)
+        return at < len(self.hashes) and self.hashes[at] == hash_
+
+    def newest(self, hash_: int, below: int) -> tuple[int | None, bool]:
+        """Returns the largest delta below `below` of a hash, None if there is none, and whether the first entry has it.
+
+        Then a block before this one may have more of them.
+        """
+        begin = bisect_left(self.hashes, hash_)
+        end = bisect_right(self.hashes, hash_, begin)
+        fitting = bisect_left(self.deltas, below, begin, end)
+        return (self.deltas[fitting - 1] if fitting > begin else None), begin == 0 < end
 
 
 class Entries(NamedTuple):
@@ -161,13 +188,13 @@ def decode_directory(data: bytes) -> Directory | None:
         return None
     if version not in (VERSION, WITH_SPELLINGS):
         return None
-    firsts = np.frombuffer(data, "<u8", blocks, _HEADER.size)
+    firsts = np.frombuffer(data, "<u8", blocks, _HEADER.size).astype(np.uint64)  # aligned
     return Directory(
         width,
         version == WITH_SPELLINGS,
         entries,
         firsts,
-        np.frombuffer(data, "<u4", blocks, _HEADER.size + blocks * _HASH),
+        np.frombuffer(data, "<u4", blocks, _HEADER.size + blocks * _HASH).astype(np.uint32),
     )
 
 
@@ -184,6 +211,13 @@ def decode_blocks(directory: Directory, blocks: Sequence[memoryview]) -> Entries
     parts = [_decoded(full, directory, ENTRIES), _decoded(rest, directory, max(1, len(rest) // size))]
     hashes, deltas, spellings = (np.concatenate(column) for column in zip(*parts, strict=True))
     return Entries(hashes, deltas.astype(np.int64), spellings if directory.has_spellings else None)
+
+
+def searched(directory: Directory, blocks: Sequence[memoryview]) -> SearchedEntries:
+    """Decodes the hashes and deltas of `blocks`, as `decode_blocks`."""
+    hashes, deltas, _ = decode_blocks(directory, blocks)
+    narrow = np.uint32 if directory.width == 4 else np.int64  # half of the memory
+    return SearchedEntries(hashes.astype(np.uint64).data, deltas.astype(narrow).data)
 
 
 def _decoded(data: bytes, directory: Directory, entries: int) -> tuple[Hashes, NDArray[np.unsignedinteger], Hashes]:

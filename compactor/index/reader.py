@@ -20,17 +20,19 @@ from compactor.index.blocks import (
     Entries,
     Hashes,
     Numbers,
+    SearchedEntries,
     decode_blocks,
     decode_directory,
     every,
     is_intact,
     newest,
+    searched,
     spans,
     spelled,
     spelled_otherwise,
 )
 from compactor.index.section import IndexSection, fingerprint
-from compactor.model.key_hash import hashes_of
+from compactor.model.key_hash import hashes_of, log_bits, plain_hashes
 from compactor.remembered import Remembered
 from compactor.storage.base import Storage
 
@@ -52,11 +54,18 @@ REMADE: Final = (
 )
 
 
-_BLOCK_BYTES: Final = 96 << 20
-"""Bytes of blocks that a process remembers: those of 4 million records. Of more keys, those asked for last."""
+_BLOCK_BYTES: Final = 64 << 20
+"""Bytes of blocks that a process remembers: those of 5 million records. Of more keys, those asked for last."""
 
-_A_BLOCK: Final = ENTRIES * 24 + 600
-"""What a block takes in memory at most: 24 bytes for each entry, three arrays, and its place."""
+_A_BLOCK: Final = ENTRIES * 12 + 600
+"""What a block takes in memory, with its place, if its deltas take 4 bytes."""
+
+_FILE_BYTES: Final = 64 << 20
+"""Bytes of small files that a process remembers: those of 5 million records that came lately."""
+
+SMALL: Final = 1 << 20
+"""Bytes of a file that is read as a whole for a few keys: most runs are of records that came lately, and have a file of
+some kilobytes, of which each key would take another block. One of this size is read and decoded in 2 ms."""
 
 _JOINED: Final = 4
 """If a file has fewer entries than so many for each key that is asked for, all of them are read and joined with the
@@ -72,13 +81,16 @@ some 150 µs and a read of the disk, however few they are."""
 
 
 class KnownIndexes:
-    """Remembers directories and blocks of index files, which never change; threads share it."""
+    """Remembers small index files, and directories and blocks of others, which never change; threads share it."""
 
-    def __init__(self, directory_bytes: int = _REMEMBERED, block_bytes: int = _BLOCK_BYTES) -> None:
+    def __init__(
+        self, directory_bytes: int = _REMEMBERED, block_bytes: int = _BLOCK_BYTES, file_bytes: int = _FILE_BYTES
+    ) -> None:
         # By location and path.
         self.directories = Remembered[Directory](directory_bytes)
+        self.files = Remembered[SearchedEntries](file_bytes)
         # By location, path, and number.
-        self.blocks = Remembered[Entries](block_bytes)
+        self.blocks = Remembered[SearchedEntries](block_bytes)
 
 
 KNOWN: Final = KnownIndexes()
@@ -90,25 +102,27 @@ class AskedKeys:
 
     def __init__(self, keys: pa.Array) -> None:
         self.keys = keys
-        # By secret and number of the log.
-        self._hashes: dict[tuple[str, int], Hashes] = {}
+        # By secret, those that a log with the number 0 has.
+        self._hashes: dict[str, Hashes] = {}
 
     def __len__(self) -> int:
         return len(self.keys)
 
     def hashes(self, section: IndexSection) -> Hashes:
         """Returns the hash of each key in the file of `section`."""
-        made_with = section.secret, section.log
-        known = self._hashes.get(made_with)
+        return self.plain_hashes(section.secret) ^ np.uint64(log_bits(section.log))
+
+    def plain_hashes(self, secret: str) -> Hashes:
+        """Returns the hash of each key in a log with the number 0."""
+        known = self._hashes.get(secret)
         if known is None:
-            logs = pa.array(np.full(len(self.keys), section.log, np.int32))
-            known = self._hashes[made_with] = hashes_of(self.keys, logs, secret=section.secret)
+            known = self._hashes[secret] = plain_hashes(self.keys, secret)
         return known
 
     def filter(self, wanted: NDArray[np.bool_]) -> AskedKeys:
         """Returns those of the keys that are `wanted`."""
         some = AskedKeys(self.keys.filter(pa.array(wanted)))
-        some._hashes = {made_with: hashes[wanted] for made_with, hashes in self._hashes.items()}
+        some._hashes = {secret: hashes[wanted] for secret, hashes in self._hashes.items()}
         return some
 
 
@@ -127,29 +141,13 @@ def newest_offsets(
         return (reader.newest_of_few if len(hashes) <= FEW else reader.newest)(hashes, start, end)
 
 
-def has_none(storage: Storage, section: IndexSection, asked: AskedKeys, known: KnownIndexes = KNOWN) -> bool:
-    """Returns whether what is remembered of a file says that it has no entry of any key; False says nothing.
-
-    So a worker passes over most runs, some dozens while records come, without asking the store.
-    """
-    if len(asked) > FEW:
-        return False
-    location, path = storage.location, section.path
-    directory = known.directories.get((location, path))
-    if directory is None:
-        return False
-    for hash_ in asked.hashes(section):
-        block = directory.last_block_of(hash_)
-        if block < 0:
-            continue
-        entries = known.blocks.get((location, path, block))
-        if entries is None:
-            return False
-        hashes = entries.hashes
-        at = int(hashes.searchsorted(hash_))
-        if at < len(hashes) and hashes[at] == hash_:
-            return False
-    return True
+def small_file(storage: Storage, section: IndexSection, known: KnownIndexes = KNOWN) -> SearchedEntries:
+    """Returns all entries of a file of at most SMALL bytes, which is read once in a process. Raises as above."""
+    entries = known.files.get((storage.location, section.path))
+    if entries is not None:
+        return entries
+    with _SectionReader(storage, section, known) as reader:
+        return reader.whole()
 
 
 def all_offsets(
@@ -199,40 +197,42 @@ class _SectionReader:
     def __exit__(self, *_: object) -> None:
         self._closed.close()
 
+    def whole(self) -> SearchedEntries:
+        """Reads all entries by one request, and remembers them."""
+        data = memoryview(self._source().read(self._section.bytes))
+        directory = self._decoded(bytes(data[-self._section.directory_bytes :]))
+        blocks = [data[slice(*directory.bounds(block))] for block in range(directory.blocks)]
+        for number, block in enumerate(blocks):
+            self._check(directory, number, block)
+        return self._known.files.put(self._place, searched(directory, blocks), len(data) + _A_BLOCK)
+
     def newest_of_few(self, hashes: Hashes, start: int, end: int) -> Numbers:
-        """Returns what `newest` does, a hash after the other, by blocks that are remembered."""
+        """Returns what `newest` does, a hash after the other, by files and blocks that are remembered."""
         first = self._section.first
         if end <= first:
             return np.full(len(hashes), NO_OFFSET)
-        directory = self._directory()
-        deltas = (self._newest_delta(directory, hash_, end - first) for hash_ in hashes)
+        deltas = (self._newest_delta(hash_, end - first) for hash_ in hashes.tolist())
         offsets = (NO_OFFSET if delta is None else first + delta for delta in deltas)
         return np.array([offset if offset >= start else NO_OFFSET for offset in offsets], np.int64)
 
-    def _newest_delta(self, directory: Directory, hash_: np.uint64, below: int) -> int | None:
+    def _newest_delta(self, hash_: int, below: int) -> int | None:
         """Returns the largest delta below `below` of a hash, None if there is none."""
-        block = directory.last_block_of(hash_)
-        while block >= 0:
-            hashes, deltas, _ = self._block(directory, block)
-            begin = int(hashes.searchsorted(hash_))
-            if begin == len(hashes) or hashes[begin] != hash_:
-                return None
-            own = deltas[begin : int(hashes.searchsorted(hash_, side="right"))]
-            fitting = int(own.searchsorted(below))
-            if fitting:
-                return int(own[fitting - 1])
-            if begin:
-                return None
-            block -= 1  # the block begins with this hash: the one before may end with it
-        return None
+        if self._section.bytes <= SMALL:
+            whole = self._known.files.get(self._place) or self.whole()
+            return whole.newest(hash_, below)[0]
+        directory = self._directory()
+        block, delta, may_go_on = directory.last_block_of(hash_), None, True
+        while delta is None and may_go_on and block >= 0:
+            delta, may_go_on = self._block(directory, block).newest(hash_, below)
+            block -= 1
+        return delta
 
-    def _block(self, directory: Directory, block: int) -> Entries:
+    def _block(self, directory: Directory, block: int) -> SearchedEntries:
         """Returns the entries of a block, which are read if they are not remembered."""
         place = *self._place, block
         known = self._known.blocks.get(place)
         if known is None:
-            (data,) = self._pieces(directory, [block])
-            known = self._known.blocks.put(place, decode_blocks(directory, [data]), _A_BLOCK)
+            known = self._known.blocks.put(place, searched(directory, [*self._pieces(directory, [block])]), _A_BLOCK)
         return known
 
     def newest(self, hashes: Hashes, start: int, end: int) -> Numbers:
@@ -334,9 +334,12 @@ class _SectionReader:
         for block in blocks:
             begin, stop = directory.bounds(block)
             piece = data[begin - lowest : stop - lowest]
-            if not is_intact(directory, block, piece):
-                raise self._damaged(f"its block {block} is")
+            self._check(directory, block, piece)
             yield piece
+
+    def _check(self, directory: Directory, block: int, data: memoryview) -> None:
+        if not is_intact(directory, block, data):
+            raise self._damaged(f"its block {block} is")
 
     def _together(self, directory: Directory, blocks: Sequence[int]) -> Iterator[list[int]]:
         """Groups `blocks`, which rise, by what is read at once."""
@@ -364,11 +367,12 @@ class _SectionReader:
             return known
         size, source = self._section.directory_bytes, self._source()
         source.seek(max(0, self._section.bytes - size))
-        data = source.read(size)
+        return self._known.directories.put(self._place, self._decoded(source.read(size)), size)
+
+    def _decoded(self, data: bytes) -> Directory:
         directory = decode_directory(data) if fingerprint(data) == self._section.checksum else None
         if directory is None:
             raise self._damaged("its directory is")
-        self._known.directories.put(self._place, directory, size)
         return directory
 
     def _damaged(self, what: str) -> DamagedFileError:

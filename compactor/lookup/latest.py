@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from compactor.errors import DamagedFileError, LookUpError, MissingFileError
 from compactor.fold.latest_per_key import is_foldable
-from compactor.index.reader import NO_OFFSET, AskedKeys, all_offsets, has_none, newest_offsets
+from compactor.index.reader import FEW, NO_OFFSET, AskedKeys, all_offsets, newest_offsets
 from compactor.index.section import from_text
+from compactor.lookup.few_keys import newest_first, runs_that_may_have
 from compactor.lookup.records_at import FileOutlines, read_offsets
 from compactor.model import record
 from compactor.model.log import PartitionLog, Run
@@ -46,25 +47,25 @@ VERIFIED: Final = FileOutlines(is_whole=True)
 def latest_records(
     storage: Storage,
     log: PartitionLog,
-    keys: pa.Array,
+    keys: pa.Array | AskedKeys,
     outlines: FileOutlines = OUTLINES,
     room: LookUpRoom | None = None,
     columns: Sequence[str] | None = None,
 ) -> pa.Table:
     """Returns the latest kept record (record.RUN) of each of `keys` (binary, as compared) that `log` has, in no order.
 
-    What is published and what is not yet both count. `columns`: those of record.RUN that are read, FOUND_BY among them;
-    all by default. `outlines` remember the files, and verify them. Raises
-    DamagedFileError, StorageError; MissingFileError if a file of records is gone: the caller's state of the catalog may
-    be older than a vacuum; LookUpError once there is no `room` for the records, before others are read.
+    What is published and what is not yet both count. `keys` of several logs come from `asked_for`, so that they are
+    hashed once. `columns`: those of record.RUN that are read, FOUND_BY among them; all by default. `outlines`
+    remember the files, and verify them. Raises DamagedFileError, StorageError; MissingFileError if a file of records is
+    gone: the caller's state of the catalog may be older than a vacuum; LookUpError once there is no `room` for the
+    records, before others are read.
     """
-    asked, records = AskedKeys(pc.unique(keys.drop_null())), []
+    asked, records = keys if isinstance(keys, AskedKeys) else asked_for(keys), []
     reading = _Reading(outlines, room or LookUpRoom(None), columns)
-    for run in sorted(log.kept, key=lambda run: run.start, reverse=True):
+    is_few = len(asked) <= FEW
+    for run in runs_that_may_have(storage, log, asked) if is_few else newest_first(log.kept):
         if not len(asked):
             break
-        if all(file.index is not None and has_none(storage, from_text(file.index), asked) for file in run.files):
-            continue
         of_run = _latest_of_run(storage, log, run, asked, reading)
         if of_run.num_rows:
             records.append(of_run)
@@ -72,6 +73,11 @@ def latest_records(
             asked = asked.filter(is_left.to_numpy(zero_copy_only=False))
     nothing = _NOTHING if columns is None else _NOTHING.select(columns)
     return pa.concat_tables(records) if records else nothing
+
+
+def asked_for(keys: pa.Array) -> AskedKeys:
+    """Returns `keys` as they are looked up: each once, without null."""
+    return AskedKeys(pc.unique(keys.drop_null()))
 
 
 FOUND_BY: Final = ("offset", "key", KEY_IDENTITY)
@@ -199,7 +205,8 @@ def _latest_of_run(storage: Storage, log: PartitionLog, run: Run, asked: AskedKe
         return _NOTHING
     pieces = OffsetRange(tp=log.tp, start=max(run.start, log.start), end=run.end, runs=(run,)).file_ranges
     scanned = [piece for piece in pieces if piece.file.index in unread]
-    offsets = np.maximum(offsets, _by_scan(storage, scanned, asked.keys, reading.outlines))
+    if scanned:
+        offsets = np.maximum(offsets, _by_scan(storage, scanned, asked.keys, reading.outlines))
     if (offsets == NO_OFFSET).all():
         return _NOTHING
     records = _records_at(storage, pieces, offsets, reading)
@@ -239,7 +246,7 @@ def _records_at(
     """Reads the records at `offsets`, without those that are NO_OFFSET, by offset."""
     wanted = np.unique(offsets[offsets != NO_OFFSET])
     names = record.RUN.names if reading.columns is None else reading.columns
-    schema = pa.schema([record.RUN.field(name) for name in names])
+    schema = record.RUN if reading.columns is None else pa.schema([record.RUN.field(name) for name in names])
     return pa.Table.from_batches(reading.room.counted(_batches_at(storage, pieces, wanted, reading)), schema)
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from msgspec import Struct, structs
 
 from compactor.errors import MissingFileError
-from compactor.lookup.latest import OUTLINES, LookUpRoom, latest_records
+from compactor.lookup.latest import OUTLINES, LookUpRoom, asked_for, latest_records
 from compactor.lookup.records_at import FileOutlines
 from compactor.model.log import PartitionLog
 from compactor.model.order import values_of
@@ -144,7 +144,7 @@ def _records(
     order: str | None,
 ) -> Iterator[tuple[bytes, KeyRecord]]:
     """Yields each record with what its key is compared by; with an `order` the one of a key that wins in its topic."""
-    wanted = pa.array(keys, pa.binary())
+    wanted = asked_for(pa.array(keys, pa.binary()))
     best: dict[tuple[str, bytes], tuple[Rank, KeyRecord]] = {}
     for log in logs:
         table = latest_records(storage, log, wanted, outlines, room)

@@ -106,9 +106,14 @@ def json_answer(body: bytes, status: int = HTTPStatus.OK, headers: Mapping[str, 
     return Response(body, status, headers, "application/json")
 
 
-async def _share(request: Request) -> Share:
-    share: Share = request.scope["state"][_SHARE]
+def share_of(scope: Scope) -> Share:
+    """Returns the share of the request with `scope`."""
+    share: Share = scope["state"][_SHARE]
     return share
+
+
+async def _share(request: Request) -> Share:
+    return share_of(request.scope)
 
 
 ShareDependency = Annotated[Share, Depends(_share)]

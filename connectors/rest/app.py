@@ -6,12 +6,14 @@ from http import HTTPStatus
 from typing import Final
 
 from fastapi import FastAPI
+from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from compactor.errors import KeyfoldError
 from connectors.rest import errors
+from connectors.rest.answers import share_of
 from connectors.rest.context import RestContext
 from connectors.rest.endpoints import connectors, lifecycle, loggers, offsets, plugins, records, worker_info
 from connectors.rest.views import VERSION
@@ -42,6 +44,36 @@ class PathsAsConnects:
         await self._app(changed, receive, send)
 
 
+class QuickLookUps:
+    """Answers look-ups by their endpoint at once: to find its parameters takes FastAPI as long as the look-up."""
+
+    def __init__(self, app: ASGIApp, context: RestContext) -> None:
+        self._app = app
+        self._context = context
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request."""
+        path = records.PATH.fullmatch(scope["path"]) if scope["type"] == "http" and scope["method"] == "GET" else None
+        if path is None:
+            await self._app(scope, receive, send)
+            return
+        query = QueryParams(scope["query_string"])
+        try:
+            response = await records.get_records(
+                self._context,
+                share_of(scope),
+                path["connector"],
+                keys=query.getlist("key"),
+                topic=query.get("topic"),
+                partition=query.get("partition"),
+                is_hex=query.get("hex"),
+                is_text=query.get("text"),
+            )
+        except KeyfoldError as error:
+            response = errors.of_keyfold(Request(scope), error)
+        await response(scope, receive, send)
+
+
 def _accepted(scope: Scope) -> list[str]:
     values = [value.decode("latin-1") for name, value in scope["headers"] if name == b"accept"]
     return [media.partition(";")[0].strip().lower() for text in values for media in text.split(",") if media.strip()]
@@ -59,9 +91,9 @@ def make_app(context: RestContext, *, admin: bool = True, others: bool = True) -
     )
     app.state.context = context
     if others:
-        # The first that has a path answers it: look-ups are asked for most often.
-        for module in (records, worker_info, connectors, lifecycle, offsets, plugins):
+        for module in (worker_info, connectors, lifecycle, offsets, plugins, records):
             app.include_router(module.router)
+        app.add_middleware(QuickLookUps, context=context)
     if admin:
         app.include_router(loggers.router)
     app.add_exception_handler(KeyfoldError, errors.of_keyfold)

@@ -150,6 +150,9 @@ class SlowCalls:
 
     async def _acquire(self) -> None:
         """Waits for a thread, and takes it. Raises BusyError."""
+        if not self._free.locked():
+            await self._free.acquire()  # it does not wait: a timer would cost more than a look-up in memory
+            return
         busy = BusyError(
             f"{self.most} {self._kind} are under way, as many as the worker makes at once.",
             "They wait for the storage, for brokers, or for a check; see the worker's log, or ask again later.",

@@ -154,7 +154,8 @@ def keep_many(worker: RestWorker, runs: int) -> None:
     [
         (300, 1, ""),
         (1_200, 100, "Ask for 80 at a time, or name a partition."),
-        (6_000, 1, "Name a topic or partition."),
+        (5_000, 9, "Ask for 8 at a time, or name a partition."),
+        (31_000, 1, "Name a topic or partition."),
     ],
 )
 def test_a_look_up_in_many_runs_is_bounded(worker: RestWorker, runs: int, keys: int, action: str) -> None:

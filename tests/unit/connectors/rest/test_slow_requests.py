@@ -168,7 +168,7 @@ class LateForWideLookUps:
 @pytest.mark.parametrize("limits", [PATIENT])
 def test_look_ups_in_many_runs(worker: RestWorker, hanging: Hanging, asking: ThreadPoolExecutor) -> None:
     """One takes a core for a while: a second waits for it, and those of few runs do not."""
-    keep_many(worker, 300)
+    keep_many(worker, 1_100)
     supervisor = worker.supervisor("a")
     supervisor.catalog_state = LateForWideLookUps(supervisor.catalog_state.logs, hanging)
     path = "/keyfold/connectors/a/records?key=b"

@@ -1,0 +1,167 @@
+"""Tells which runs of a log may have some of a few keys, by what a process remembers of their indexes.
+
+While records come a log has some hundred runs of a few records. To ask each of them takes longer than to read the
+record. So what is asked of them is kept ready until the log has other runs: the entries of small index files, and a
+table of the hashes in all of them, by which a key that came in none of them lately is told at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from msgspec import Struct
+
+from compactor.errors import DamagedFileError, MissingFileError
+from compactor.index.blocks import SearchedEntries
+from compactor.index.reader import SMALL, AskedKeys, small_file
+from compactor.index.section import IndexSection, from_text
+from compactor.model.key_hash import log_bits
+from compactor.model.log import PartitionLog, Run
+from compactor.remembered import Remembered
+from compactor.storage.base import Storage
+
+_READY_BYTES: Final = 64 << 20
+"""Bytes of index files that are kept ready; as many as are remembered, though several logs may share a file."""
+
+_A_RUN: Final = 200
+"""Bytes of a run in what is kept ready, without its entries."""
+
+_SPARSE: Final = 8
+"""Places of a table for each entry: one key of eight that is in no run is searched for in each of them."""
+
+_FEWEST: Final = 1 << 12
+"""Places that a table has at least, so that it need not be made again with each few records that come."""
+
+
+class _ReadyRun(NamedTuple):
+    """A run with the entries of its only index, None if it has more, none, or one that is large or cannot be read.
+
+    `bits` are what distinguishes the hashes of its log in the file, made with `secret`.
+    """
+
+    run: Run
+    entries: SearchedEntries | None
+    secret: str
+    bits: int
+
+    @property
+    def held(self) -> int:
+        """How many entries it has ready."""
+        return 0 if self.entries is None else len(self.entries.hashes)
+
+
+class _HashTable:
+    """Says of a hash whether it may have been added; a hash of the log 0, whatever secret it is made with.
+
+    One thread may add while others ask: a place is never taken back.
+    """
+
+    def __init__(self, runs: Sequence[_ReadyRun]) -> None:
+        places = max(_FEWEST, 1 << (_SPARSE * sum(ready.held for ready in runs)).bit_length())
+        self._shift = 65 - places.bit_length()
+        self._places = bytearray(places)
+        # Entries that may still be added: a place for every four of them is not too little yet.
+        self._room = places // 4
+        self.add(runs)
+
+    def add(self, runs: Sequence[_ReadyRun]) -> bool:
+        """Adds the hashes of `runs`; returns False if there is no room for them."""
+        self._room -= sum(ready.held for ready in runs)
+        if self._room < 0:
+            return False
+        for _, entries, _, bits in runs:
+            if entries is not None:
+                places = (np.asarray(entries.hashes) ^ np.uint64(bits)) >> np.uint64(self._shift)
+                np.frombuffer(self._places, np.uint8)[places] = 1
+        return True
+
+    def may_have(self, hash_: int) -> bool:
+        """Returns whether a hash may have been added."""
+        return self._places[hash_ >> self._shift] != 0
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+class _ReadyRuns(Struct, frozen=True):
+    """The runs `kept` by a log, from the newest to the oldest, and a `table` of the entries of those that have some."""
+
+    kept: tuple[Run, ...]
+    runs: tuple[_ReadyRun, ...]
+    others: tuple[Run, ...]
+    secrets: tuple[str, ...]
+    table: _HashTable
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes in memory."""
+        return len(self.table) + sum(_A_RUN + 12 * ready.held for ready in self.runs)
+
+
+READY: Final = Remembered[_ReadyRuns](_READY_BYTES)
+"""By location, topic and partition; what is there counts only if the log keeps the very same runs."""
+
+
+def runs_that_may_have(storage: Storage, log: PartitionLog, asked: AskedKeys) -> Iterable[Run]:
+    """Returns the runs of `log`, from the newest on, but for those of which the index has none of the keys.
+
+    Raises StorageError.
+    """
+    place = storage.location, log.topic, log.partition
+    ready = READY.get(place)
+    if ready is None or ready.kept != log.kept:
+        ready = _made_ready(storage, log.kept, ready)
+        READY.drop([place])
+        READY.put(place, ready, ready.size)
+    hashes = {secret: asked.plain_hashes(secret).tolist() for secret in ready.secrets}
+    if not any(ready.table.may_have(hash_) for own in hashes.values() for hash_ in own):
+        return ready.others
+    return _searched(ready.runs, hashes)
+
+
+def _searched(runs: Iterable[_ReadyRun], hashes: dict[str, list[int]]) -> Iterator[Run]:
+    for run, entries, secret, bits in runs:
+        if entries is None or any(entries.has(hash_ ^ bits) for hash_ in hashes[secret]):
+            yield run
+
+
+def newest_first(runs: Iterable[Run]) -> list[Run]:
+    """Returns `runs` of a log from the newest to the oldest."""
+    return sorted(runs, key=lambda run: run.start, reverse=True)
+
+
+def _made_ready(storage: Storage, kept: tuple[Run, ...], before: _ReadyRuns | None) -> _ReadyRuns:
+    """Makes `kept` ready; what is the same as `before` is taken over, and the table unless it is full."""
+    known = {} if before is None else {ready.run.start: ready for ready in before.runs}
+    runs, table, added = [], None if before is None else before.table, list[_ReadyRun]()
+    for run in newest_first(kept):
+        ready = known.get(run.start)
+        if ready is None or ready.run != run:
+            ready = _ready_run(storage, run)
+            added.append(ready)
+        runs.append(ready)
+    if table is None or not table.add(added):
+        table = _HashTable(runs)
+    secrets = dict.fromkeys(ready.secret for ready in runs if ready.entries is not None)
+    others = tuple(ready.run for ready in runs if ready.entries is None)
+    return _ReadyRuns(kept, tuple(runs), others, tuple(secrets), table)
+
+
+def _ready_run(storage: Storage, run: Run) -> _ReadyRun:
+    section = _only_section(run)
+    if section is None:
+        return _ReadyRun(run, None, "", 0)
+    try:
+        return _ReadyRun(run, small_file(storage, section), section.secret, log_bits(section.log))
+    except (MissingFileError, DamagedFileError):  # who asks the run itself says so
+        return _ReadyRun(run, None, "", 0)
+
+
+def _only_section(run: Run) -> IndexSection | None:
+    """Returns the section that all files of a run have, if its file is small."""
+    indexes = {file.index for file in run.files}
+    index = indexes.pop() if len(indexes) == 1 else None
+    section = None if index is None else from_text(index)
+    return section if section is not None and section.bytes <= SMALL else None
