@@ -176,10 +176,10 @@ class ReadingThread(CancellableJob):
         except StoppedError:
             if not self._paused.is_set():
                 raise
-            subscription.read_again()
+            subscription.give_up()
             return False
         except PortionTooLargeError as error:
-            if not subscription.read_smaller():
+            if not subscription.halve():
                 raise
             _log.warning("a portion is read again in smaller ones", reason=error.message)
             return False
@@ -202,7 +202,7 @@ class ReadingThread(CancellableJob):
                 if stop.is_set():
                     return None
                 if self._paused.is_set():
-                    subscription.read_again()
+                    subscription.give_up()
                     return None
                 self._tick()
         finally:

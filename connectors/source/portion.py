@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum, auto
 from functools import wraps
-from typing import Concatenate, Final, ParamSpec
+from typing import Any, Final, TypeVar, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,7 +24,7 @@ from connectors.source.options import SourceOptions
 from connectors.source.plan import Offsets, Ranges
 from connectors.source.read_route import Route, Trouble
 
-P = ParamSpec("P")
+EventT = TypeVar("EventT", bound=Callable[..., "Portion"])
 
 
 class State(Enum):
@@ -70,25 +70,23 @@ class Offer(Struct, frozen=True):
         return up_to_holes(batch, {each.topic_partition: each.lo for each in self.ranges})
 
 
-def _event(
-    *states: State,
-) -> Callable[[Callable[Concatenate[Portion, P], Portion]], Callable[Concatenate[Portion, P], Portion]]:
+def _event(*states: State) -> Callable[[EventT], EventT]:
     """Makes a method of Portion an event that can happen in `states`.
 
     A portion that is OVER otherwise stays as it is: its threads end one after the other, and come late. In any other
     state the event is a defect, and raises ValueError.
     """
 
-    def decorate(method: Callable[Concatenate[Portion, P], Portion]) -> Callable[Concatenate[Portion, P], Portion]:
+    def decorate(method: EventT) -> EventT:
         @wraps(method)
-        def event(portion: Portion, /, *args: P.args, **named: P.kwargs) -> Portion:
+        def event(portion: Portion, *args: Any, **named: Any) -> Portion:
             if portion.state in states:
                 return method(portion, *args, **named)
             if portion.state in OVER:
                 return portion
             raise ValueError(f"A portion that is {portion.state.name} cannot be {method.__name__}.")
 
-        return event
+        return cast("EventT", event)
 
     return decorate
 
@@ -200,7 +198,7 @@ class Portion(Struct, frozen=True):
         return replace(self, batch=None)._unread(arrived_ms)
 
     @_event(State.READY, State.READ_APART)
-    def too_large(self) -> Portion:
+    def halved(self) -> Portion:
         """Nothing of it was taken, as it needs too much at once: half as many offsets are read next."""
         assert self.offer is not None
         most = max(1, plan.size(self.offer.ranges) // 2)

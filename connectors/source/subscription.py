@@ -1,19 +1,7 @@
 """One connector's reading through the worker's streaming query: a lock around its `Portion`, which decides.
 
-    thread                 calls                                    its portion then
-    source-poller          partitions(), plan()                     OFFERED, READ_APART; FAILED by an error; FINISHED
-                                                                    if nothing is new at a pinned connector's end
-    driver-link            claim()                                  CLAIMED
-    Py4J callback,         deliver()                                READY; READ_APART if nothing was read, IDLE if it
-    level-0-writer                                                  is too large for that; FAILED by an error
-    query, driver-link     abandon()                                READ_APART, IDLE if it is too large for that
-    reading-NAME           next(), taken(); pause(), resume()       IDLE again, by taken()
-                           read_smaller(), read_again()             IDLE; READ_APART
-                           leave_out()                              stays what it is
-    any                    fail(), close()                          FAILED, CLOSED
-
-docs/design.md ("Threads and processes") says what each thread does.
-A portion that is delivered after its connector was closed is dropped.
+docs/design.md ("A portion's states") says which thread calls what. A portion that is delivered after its connector was
+closed is dropped.
 """
 
 from __future__ import annotations
@@ -179,17 +167,17 @@ class Subscription:
         """Moves the position by what was read, see `Portion.taken`."""
         self._change(lambda portion: portion.taken(batch))
 
-    def read_again(self) -> None:
+    def give_up(self) -> None:
         """Gives up what a pause has ended before it was taken: after the pause the same is read, by another number."""
         now_ms = self._clock.now_ms()
         self._change(lambda portion: portion.given_up(now_ms))
 
-    def read_smaller(self) -> bool:
+    def halve(self) -> bool:
         """Gives up a portion that needs too much at once for one half as large; returns False if it has one offset."""
         offer = self.portion.offer
         if offer is None or plan.size(offer.ranges) < 2:
             return False
-        self._change(Portion.too_large)
+        self._change(Portion.halved)
         return True
 
     def _change(self, event: Callable[[Portion], Portion]) -> Portion:

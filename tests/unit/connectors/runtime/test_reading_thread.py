@@ -82,11 +82,11 @@ class Delivered:
     def taken(self, batch: Batch) -> None:
         self.taken_batches.append(batch)
 
-    def read_again(self) -> None:
-        self.said.append("read again")
+    def give_up(self) -> None:
+        self.said.append("give up")
 
-    def read_smaller(self) -> bool:
-        self.said.append("read smaller")
+    def halve(self) -> bool:
+        self.said.append("halve")
         return self.halves
 
     def pause(self) -> None:
@@ -303,7 +303,7 @@ def test_a_pause_gives_up_what_is_read_apart(apart: Callable[[Any], None]) -> No
     wait_until(lambda: reading.thread.is_paused, "it is paused", TIMEOUT_S)
     assert ended.is_set()
     assert reading.times("take") == []
-    assert reading.subscription.said == ["resume", "read again", "pause"]
+    assert reading.subscription.said == ["resume", "give up", "pause"]
     reading.paused.clear()
     assert reading.thread.join(TIMEOUT_S)
     assert (reading.thread.failure, len(reading.times("take"))) == (None, 1)
@@ -323,7 +323,7 @@ def test_a_pause_gives_up_what_is_being_filled() -> None:
     reading.engine.take.side_effect = take
     reading.thread.start()
     wait_until(lambda: reading.thread.is_paused, "it is paused", TIMEOUT_S)
-    assert reading.subscription.said == ["resume", "read again", "pause"]
+    assert reading.subscription.said == ["resume", "give up", "pause"]
     reading.paused.clear()
     assert reading.thread.join(TIMEOUT_S)
     assert (reading.thread.failure, reading.subscription.taken_batches) == (None, [BATCH])
@@ -336,7 +336,7 @@ def test_a_portion_that_needs_too_much_at_once_is_read_in_smaller_ones(*, halves
     reading.subscription.halves = halves
     reading.engine.take.side_effect = [PortionTooLargeError("Too much."), None]
     reading.run()
-    assert reading.subscription.said.count("read smaller") == 1
+    assert reading.subscription.said.count("halve") == 1
     if halves:
         assert (reading.thread.failure, reading.subscription.taken_batches) == (None, [BATCH])
     else:

@@ -74,7 +74,7 @@ EVENTS: dict[str, Callable[[Portion], Portion]] = {
     "abandoned": lambda before: before.abandoned(ARRIVED_MS),
     "taken": lambda before: before.taken(WHOLE),
     "given_up": lambda before: before.given_up(ARRIVED_MS),
-    "too_large": lambda before: before.too_large(),
+    "halved": lambda before: before.halved(),
     "failed": lambda before: before.failed(ERROR),
     "closed": lambda before: before.closed(),
 }
@@ -94,8 +94,8 @@ ALLOWED: dict[tuple[State, str], State] = {
     (State.READ_APART, "taken"): State.IDLE,
     (State.READ_APART, "given_up"): State.READ_APART,
     (State.READY, "given_up"): State.READ_APART,
-    (State.READ_APART, "too_large"): State.IDLE,
-    (State.READY, "too_large"): State.IDLE,
+    (State.READ_APART, "halved"): State.IDLE,
+    (State.READY, "halved"): State.IDLE,
     **{(state, "failed"): State.FAILED for state in set(State) - OVER},
     **{(state, "closed"): State.CLOSED for state in State},
 }
@@ -169,7 +169,7 @@ def test_what_a_slow_job_leaves_is_read_by_jobs_for_which_its_turn_suffices() ->
 @pytest.mark.parametrize("state", [State.READY, State.READ_APART])
 def test_what_needs_too_much_at_once_is_read_by_halves(state: State) -> None:
     """From where it began; what was read of it is let go."""
-    after = portion(state).too_large()
+    after = portion(state).halved()
     assert after == Portion(OPTIONS, position=START, trouble=Trouble(unread=True, most=3))
 
 
