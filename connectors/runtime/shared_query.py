@@ -65,8 +65,6 @@ class QueryParts(Struct, frozen=True):
     gather: Callable[[DataFrame], Mapping[int, Batch | KeyfoldError]] = gather
     answers: Callable[[ClientSettings, Clock], SharedAnswers] = shared_answers
     timings: QueryTimings = QueryTimings()
-    driver_read_max: int | None = None
-    """As `read_route.is_read_in_driver` has it."""
 
 
 class _HandOutError(Exception):
@@ -86,7 +84,7 @@ class SharedQuery:
         self._cores = session.cores(spark)
         self._spark = spark
         self._clock = clock
-        self.batches = MicroBatches(self._cores, shared=connectors > 1, driver_read_max=parts.driver_read_max)
+        self.batches = MicroBatches(self._cores, shared=connectors > 1)
         self.share_among(connectors)
         self._pollers = Pollers(self.batches.wake, clock, parts.answers)
         self._link = DriverLink(self.batches)

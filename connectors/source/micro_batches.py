@@ -33,15 +33,13 @@ class MicroBatches:
 
     `tasks` is how many Spark tasks run at once. `shared`: whether the worker has more than one connector, as it is now.
     `marks`: a path, which with an end of its own becomes that of each EarlyEnd. `wait_s`: see WAIT_S.
-    `driver_read_max`: as `read_route.is_read_in_driver` has it.
     """
 
-    def __init__(self, tasks: int, *, shared: bool, wait_s: float = WAIT_S, driver_read_max: int | None = None) -> None:
+    def __init__(self, tasks: int, *, shared: bool, wait_s: float = WAIT_S) -> None:
         self.shared = shared
         self.marks = ""
         self._tasks = tasks
         self._wait_s = wait_s
-        self._driver_read_max = driver_read_max
         self._changed = threading.Condition()
         # Those that are offered, with the client settings that others may share with them.
         self._subscriptions: dict[Subscription, ClientSettings] = {}
@@ -156,7 +154,7 @@ class MicroBatches:
             if not claimed:
                 return start
             size = sum(plan.size(offer.ranges) for _, offer in claimed)
-            self._in_driver = read_route.is_read_in_driver(size, self._driver_read_max)
+            self._in_driver = size <= read_route.DRIVER_READ_MAX
             numbered = {next(self._portions): pair for pair in claimed}
             self._claimed.update({portion: subscription for portion, (subscription, _) in numbered.items()})
             latest = self._plan(self._read_tasks(numbered))

@@ -3,15 +3,16 @@
     Route        who reads                                   until
     DRIVER       a thread of the worker's own process        its end, or an error that says why not
     MICRO_BATCH  in the query's micro-batch: the driver if   a bound of time and bytes; the rest is read apart
-                 all of it is small, else Spark's tasks
+                 the micro-batch is small, else Spark's tasks
     JOB          one task of a Spark job of the connector's  its end, or an error that says why not
     LARGE_JOB    several tasks of such a job                 its end, or 5 s without progress; the rest is read in small
 
 Any read but one within bounds also ends if its records have grown too much (`TaskGrowth`); the rest is read in small.
 A job of the connector's also ends after TURN_S; the next ones have only as many offsets as a turn suffices for.
 
-A portion of a micro-batch is read with those of other connectors; `is_read_in_driver` says when that is small. All
-other routes are *apart*: the connector's own thread has the portion read, and no other connector waits for it.
+A portion of a micro-batch is read with those of other connectors; the driver reads the micro-batch if their offsets
+together are at most DRIVER_READ_MAX. All other routes are *apart*: the connector's own thread has the portion read, and
+no other connector waits for it.
 """
 
 from __future__ import annotations
@@ -84,11 +85,6 @@ def apart(size: int, trouble: Trouble) -> Route:
     if (size > APART_IN_DRIVER_MAX or trouble.most is not None) and not trouble.stalled:
         return Route.LARGE_JOB
     return Route.JOB if trouble.suspect else Route.DRIVER
-
-
-def is_read_in_driver(size: int, driver_max: int | None = None) -> bool:
-    """Returns whether the driver reads a micro-batch of `size` offsets, by default if at most DRIVER_READ_MAX."""
-    return size <= (DRIVER_READ_MAX if driver_max is None else driver_max)
 
 
 def most_offsets(max_offsets: int | None, trouble: Trouble, *, shared: bool) -> int | None:

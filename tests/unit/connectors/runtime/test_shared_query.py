@@ -20,6 +20,7 @@ from connectors.runtime.shared_query import POOL, QueryParts, QueryTimings, Shar
 from connectors.source.options import SourceOptions
 from connectors.source.plan import TopicOffsets
 from connectors.source.portion import Offer
+from connectors.source.read_route import DRIVER_READ_MAX
 from connectors.source.subscription import Subscription
 from connectors.source.topics import SharedAnswers
 from tests.support.clocks import ManualClock
@@ -80,7 +81,8 @@ class Streams:
 
 @pytest.fixture
 def brokers() -> MemoryAdmin:
-    return MemoryAdmin({TopicPartition("a", 0): 5, TopicPartition("b", 0): 7})
+    """Two topics with more offsets than the driver reads: Spark reads everything."""
+    return MemoryAdmin({TopicPartition("a", 0): DRIVER_READ_MAX + 5, TopicPartition("b", 0): DRIVER_READ_MAX + 7})
 
 
 @pytest.fixture
@@ -104,7 +106,6 @@ class Worker:
             gather=streams.gather,
             answers=lambda _, clock: SharedAnswers(admin, admin, clock),
             timings=timings,
-            driver_read_max=0,  # Spark reads everything
         )
         self.query = SharedQuery(cast("Any", self.spark), SystemClock(), connectors=connectors, parts=parts)
         streams.plans = self.query.batches

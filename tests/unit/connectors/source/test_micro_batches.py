@@ -14,6 +14,7 @@ from compactor.model.record import TopicPartition
 from connectors.source.assignment import ReadTask
 from connectors.source.micro_batches import SMALLEST, MicroBatches
 from connectors.source.portion import Offer
+from connectors.source.read_route import DRIVER_READ_MAX
 from connectors.source.subscription import Subscription
 from tests.support.memory.cluster import MemoryCluster
 from tests.support.subscribed import Subscribed, batch_of
@@ -158,6 +159,15 @@ def test_a_question_of_a_query_that_has_failed_claims_nothing(monkeypatch: pytes
     query.batches.wake()
     asking.join(TIMEOUT_S)
     assert (answers, one.portion.claimable) == ([0], True)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_the_driver_reads_a_micro_batch_that_is_small_as_a_whole(query: Query, more: int) -> None:
+    """Few offsets start no Spark job; it is the sum of all portions that counts."""
+    query.add("a", (0, DRIVER_READ_MAX - 9))
+    query.add("b", (0, 9 + more))
+    tasks = query.next()
+    assert query.batches.driver_tasks() == (None if more else tasks)
 
 
 def test_portions_of_several_are_dealt_without_cutting_a_partition(query: Query) -> None:

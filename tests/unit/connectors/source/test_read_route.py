@@ -8,7 +8,6 @@ from connectors.source import read_route
 from connectors.source.read_route import (
     APART_IN_DRIVER_MAX,
     APART_MAX,
-    DRIVER_READ_MAX,
     SHARED_MAX,
     TURN_S,
     Route,
@@ -50,12 +49,6 @@ SMALL, LARGE = APART_IN_DRIVER_MAX, APART_IN_DRIVER_MAX + 1
 def test_the_route_of_a_portion(size: int, trouble: Trouble, shared: bool, late: bool, route: Route) -> None:
     """Others wait for a micro-batch: what is large or late, or follows trouble, is no part of it."""
     assert read_route.of_portion(size, trouble, shared=shared, late=late) is route
-
-
-@pytest.mark.parametrize(("size", "is_in_driver"), [(0, True), (DRIVER_READ_MAX, True), (DRIVER_READ_MAX + 1, False)])
-def test_who_reads_a_micro_batch(size: int, is_in_driver: bool) -> None:
-    """Few offsets start no Spark job."""
-    assert read_route.is_read_in_driver(size) is is_in_driver
 
 
 @pytest.mark.parametrize(
