@@ -65,7 +65,7 @@ class Maintenance:
         for log in held[:1]:
             assert log.quarantine is not None
             raise QuarantinedError(
-                f"Connector {state.connector}: {len(held)} of its partitions are set aside, first of "
+                f"Connector {state.connector}: {len(held)} of its partitions are quarantined, first of "
                 f"them {log.tp}: {log.quarantine.error}",
                 "`keyfold describe` shows them all; the others are done.",
             )

@@ -281,7 +281,7 @@ def newest_damaged(error: DamagedError, version: int) -> DamagedError:
         f"move that one file away: the catalog then stands at version {version - 1}, and what the commit said is made "
         "up for (records are read again from the source, how far they were published is told by the committed "
         "positions and the output, a fold or a snapshot is made again; of a fold older than an hour the files before "
-        "it may be gone: then its partitions are set aside by name); or start under a new connector name and a new "
+        "it may be gone: then its partitions are quarantined by name); or start under a new connector name and a new "
         "output topic, which publishes everything anew.",
     )
 

@@ -80,7 +80,7 @@ _TEXTS: Final = {
     Reason.UNCERTAIN: "Not considered: its committed position is not known yet, or lies above the log's end.",
     Reason.NOT_COMPACTED: "Not considered: its cleanup.policy has no compact.",
     Reason.FAULTY: "Not considered: {fault}",
-    Reason.TOPIC_WAITS: "Not considered: its topic is cleaned as a whole, and a partition of it is set aside, or a "
+    Reason.TOPIC_WAITS: "Not considered: its topic is cleaned as a whole, and a partition of it is quarantined, or a "
     "fold of it is being sent.",
 }
 
@@ -126,13 +126,13 @@ class CleaningDecision(Struct, frozen=True, kw_only=True):
 
 
 def evaluate(
-    log: PartitionLog, policy: CompactionPolicy, fold: FoldPolicy, now_ms: int, hold: Reason | None = None
+    log: PartitionLog, policy: CompactionPolicy, fold: FoldPolicy, now_ms: int, excluded: Reason | None = None
 ) -> CleaningDecision:
-    """Decides whether `log` is due at `now_ms`. `hold` (BUSY, QUARANTINED) says why it may not be considered at all.
+    """Decides whether `log` is due at `now_ms`. `excluded` (BUSY, QUARANTINED) says why it may not be considered.
 
     A log that breaks an invariant is FAULTY: the others are decided on all the same.
     """
-    excluded = hold if policy.compacts else Reason.NOT_COMPACTED
+    excluded = excluded if policy.compacts else Reason.NOT_COMPACTED
     if excluded:
         return CleaningDecision(
             tp=log.tp, reason=excluded, measured=LogToClean.of(log), limit=policy.min_cleanable_dirty_ratio

@@ -28,10 +28,10 @@ def evaluate_all(
     policy: CompactionPolicy,
     fold: FoldPolicy,
     now_ms: int,
-    holds: Mapping[TopicPartition, Reason],
+    excluded: Mapping[TopicPartition, Reason],
 ) -> tuple[CleaningDecision, ...]:
-    """Decides on each of `logs`; `holds` names those that may not be cleaned now: BUSY or QUARANTINED."""
-    return tuple(evaluate(log, policy, fold, now_ms, holds.get(log.tp)) for log in logs)
+    """Decides on each of `logs`; `excluded` names those that may not be cleaned now: BUSY or QUARANTINED."""
+    return tuple(evaluate(log, policy, fold, now_ms, excluded.get(log.tp)) for log in logs)
 
 
 def choose(decisions: Iterable[CleaningDecision], last: Queue | None, budget: int) -> Choice:

@@ -33,7 +33,7 @@ _WITHOUT_IT: Final = (
     "reads the source again; if the source has lost records since, move the connector's folder in storage.location "
     "away, and keyfold rebuild CONNECTOR.json makes it again from the output."
 )
-"""What to do if a kept file is gone: nothing of the portion can be decided, so the partition is not set aside alone."""
+"""What to do if a kept file is gone: nothing of the portion can be decided, so no partition is quarantined alone."""
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from compactor.storage.base import Storage
 from compactor.storage.limits import UNHEALTHY
 
 RESTORE: Final = (
-    "Put the file back from a copy, then `keyfold release` the partition; until then it is set aside alone."
+    "Put the file back from a copy, then `keyfold release` the partition; until then it alone is quarantined."
 )
 
 

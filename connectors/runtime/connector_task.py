@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import structlog
 from msgspec.structs import replace
 
-from compactor.catalog import owner_lock
 from compactor.catalog.catalog import Catalog
+from compactor.catalog.owner_lock import OwnerLock
 from compactor.catalog.owner_starts import Start
 from compactor.engine import Engine
 from compactor.errors import DEFECT, CatalogError, FencedError, IngestError, StorageError
@@ -90,7 +90,7 @@ class ConnectorTask:
         clock: Clock,
         observer: Observer,
         report: Callable[[TaskReport], None],
-        lock: owner_lock.OwnerLock | None = None,
+        lock: OwnerLock,
     ) -> None:
         self.catalog: Catalog | None = None
         self.worked = False
@@ -203,7 +203,6 @@ class ConnectorTask:
     ) -> TaskComponents:
         """Takes steps T1 to T3 on the catalog with the id `known`, and makes the components of this run."""
         self._observer.stage(self._connector.name, "taking over")
-        stack.callback(self._claim.release)
         self._claim.start = start.number
         self._claim.claim(0)  # first, so that a command finds a worker here, not a connector to take over
         self._claim.warn_of_another()

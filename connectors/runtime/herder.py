@@ -45,8 +45,8 @@ given back."""
 class Herder:
     """Runs the connectors of `files`, and those of `store`; without a store none is made, paused or stopped later.
 
-    `changed` is called when something is to be reconciled. All methods may be called from any thread but those of the
-    worker's own: `hold`, `begin`, `reconcile`, `stop`, `release`. These, and what only reads, wait for no storage.
+    `changed` is called when something is to be reconciled. Any thread may call any method, except these: `take_locks`,
+    `begin`, `reconcile`, `stop`, `release` are the worker's own. They, and what only reads, wait for no storage.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Herder:
         self._lock = threading.Lock()
         # Set by `begin`, once Spark is up: nothing is started before.
         self._context: RunContext | None = None
-        # Drawn by `hold`, on the thread of `_locks`; without one each connector draws its own.
+        # Drawn by `take_locks`, on the thread of `_locks`; without one each connector draws its own.
         self._place = StartPlace(worker)
         # STOPPED connectors with an operation under way that allows no run (`stopped`).
         self._kept_stopped: set[str] = set()
@@ -85,7 +85,7 @@ class Herder:
 
     # The worker's own thread calls these.
 
-    def hold(self) -> None:
+    def take_locks(self) -> None:
         """Takes the locks of all connectors that are to run, from before Spark has started.
 
         The worker's place among all starts on its storage location is drawn first, once for all of them: if it is
@@ -96,11 +96,11 @@ class Herder:
         with self._lock:
             for name, spec in self.specs.all().items():
                 if spec.wants_supervisor:
-                    self._locks.ask(partial(self._hold, self._supervisor_of(name, spec)))
+                    self._locks.ask(partial(self._take_lock, self._supervisor_of(name, spec)))
         self._locks.wait(self._locks_ms / 1000)
 
-    def _hold(self, supervisor: Supervisor) -> None:
-        supervisor.hold(self._place.start)
+    def _take_lock(self, supervisor: Supervisor) -> None:
+        supervisor.take_lock(self._place.start)
 
     def begin(self, context: RunContext) -> None:
         """Starts all connectors that are to run, in `context`."""

@@ -46,7 +46,7 @@ class RunEvent(Enum):
     NOT_STARTED = auto()  # There is no thread left for it: the herder tries again
     RESTART = auto()  # An operator, a changed file or a request of a command wants another run
     UP = auto()  # The run reports that it takes in and publishes
-    HELD = auto()  # The run reports that it is paused
+    PAUSED = auto()  # The run reports that it is paused
     DONE = auto()  # The run has ended without an error: it was ended, or `--once` has nothing left to do
     GO_ON = auto()  # The run has ended as it set a source topic aside, or met a truncate: the next one begins at once
     RETRIABLE = auto()  # The run has failed, and a later one may work
@@ -60,7 +60,7 @@ class RunEffect(Enum):
     """What the supervisor does for a transition."""
 
     NONE = auto()
-    PAUSE_RUN = auto()  # Has the run take nothing in; it reports HELD once nothing is under way
+    PAUSE_RUN = auto()  # Has the run take nothing in; it reports PAUSED once nothing is under way
     RESUME_RUN = auto()  # Has the run take in again
     END_RUN = auto()  # Stops the run, or the wait
     BEGIN_RUN = auto()  # Begins a run, with a stop token of its own
@@ -79,7 +79,7 @@ RUN_ENDS = (RunEvent.DONE, RunEvent.GO_ON, RunEvent.RETRIABLE, RunEvent.FATAL, R
 # Transitions of STARTING, RUNNING and PAUSED: the end of a run that was not told to end, and its reports.
 _OF_A_RUN: dict[RunEvent, Step] = {
     RunEvent.UP: (RunState.RUNNING, RunEffect.NONE),
-    RunEvent.HELD: (RunState.PAUSED, RunEffect.NONE),
+    RunEvent.PAUSED: (RunState.PAUSED, RunEffect.NONE),
     RunEvent.RESTART: (RunState.RESTARTING, RunEffect.END_RUN),
     RunEvent.DONE: (RunState.ENDED, RunEffect.SHOW_STOPPED),
     RunEvent.GO_ON: (RunState.STARTING, RunEffect.BEGIN_RUN),

@@ -1,8 +1,8 @@
 """Runs one connector in a thread, and starts it again with back-off if that can help.
 
-`lifecycle.py` decides what follows; this module carries it out. From `hold` until the connector has ended this process
-holds its `owner.lock`, in every state: a connector that waits for its restart, or is FAILED until an operator restarts
-it, still belongs to this worker.
+`lifecycle.py` decides what follows; this module carries it out. From `take_lock` until the connector has ended, this
+process holds its `owner.lock`, in every state: a connector that waits for its restart, or is FAILED until an operator
+restarts it, still belongs to this worker.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Supervisor:
         self._storage = storage = connector_storage(worker, connector.name)
         self._lock = owner_lock.OwnerLock(storage)
         self._task_settings = (worker, connector, clock, observer, self._take_report, self._lock)
-        # When this process was told to run the connector, among all starts on the storage location: set by `hold`, or
+        # When this process was told to run the connector, among all starts on the storage location: set by
         # by its first run. Restarts by itself keep it, so that they take nothing from a process that came later.
         self._place = StartPlace(worker)
         self._name = connector.name
@@ -138,7 +138,7 @@ class Supervisor:
         self._catalog: Catalog | None = None
         self._stored: CatalogState | None = None
 
-    def hold(self, start: Start | None = None) -> None:
+    def take_lock(self, start: Start | None = None) -> None:
         """Takes the connector's lock, so that commands find a worker here from before Spark has started.
 
         `start` is the worker's own, if it is starting now. A StorageError is ignored: the task raises its own.
@@ -283,7 +283,7 @@ class Supervisor:
         """Makes one run, and says what follows it."""
         stop = self._stop
         self.error = None
-        self.hold()
+        self.take_lock()
         resyncs = self._requests.begin_restarts()
         self._was_resync, self._is_in_doubt = bool(resyncs), False
         self._status.start()
@@ -382,7 +382,7 @@ class Supervisor:
         self.freshness = report.freshness
         if report.worked:
             self._set_aside.clear()
-        self._move(RunEvent.HELD if report.paused else RunEvent.UP)  # before what may wait for a store
+        self._move(RunEvent.PAUSED if report.paused else RunEvent.UP)  # before what may wait for a store
         self._status.report(report.counters, worked=report.worked, paused=report.paused)
         self._requests.answer_restarts(RUNNING)
         if self._requests_due.ready(self._name):
@@ -405,7 +405,7 @@ class Supervisor:
     def _is_wait_over(self, outages: Outages) -> bool:
         """Writes the status and answers requests while it waits; returns whether something has ended the wait."""
         self._status.show()
-        self.hold()
+        self.take_lock()
         self._requests.refuse_others(self._failure())
         self._look_for_restart()
         fenced = self._owner_due.ready(self._name) and newer_owner(self._catalog) is not None

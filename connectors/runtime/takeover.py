@@ -67,17 +67,16 @@ class Ownership(NamedTuple):
 class OwnerClaim:
     """Claims `owner.lock` for one run of a connector; `held` says whether this process has it.
 
-    The lock only informs others: a StorageError is logged, the take-over raises its own. A `lock` that is given is held
-    by the caller for longer than this run.
+    The lock only informs others: a StorageError is logged, the take-over raises its own. Who runs the connector gives
+    the lock back, as it may be held for longer than this run.
     """
 
-    def __init__(self, storage: Storage, lock: owner_lock.OwnerLock | None) -> None:
+    def __init__(self, storage: Storage, lock: owner_lock.OwnerLock) -> None:
         self.held = False
         self.start = 0
         """This process's place among all starts, as the lock names it; set by the task before it claims."""
         self._storage = storage
-        self._given = lock is not None
-        self._lock = lock or owner_lock.OwnerLock(storage)
+        self._lock = lock
 
     def claim(self, epoch: int) -> None:
         """Takes the lock, which a command or a frozen owner may have held, and writes this process into it."""
@@ -94,11 +93,6 @@ class OwnerClaim:
                 "taking over from a worker that lives: it lets this connector go, and ends with 5 if it has no other",
                 owner=str(other),
             )
-
-    def release(self) -> None:
-        """Gives the lock back, unless it is the caller's."""
-        if not self._given:
-            self._lock.release()
 
 
 class Fenced(NamedTuple):

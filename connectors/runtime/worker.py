@@ -127,7 +127,7 @@ class Worker:
         wanted = {signal.SIGTERM: self.on_stop, signal.SIGINT: self.on_stop, signal.SIGHUP: lambda *_: self.reload()}
         self._lives_on = lives_on
         with handled(wanted):
-            self._herder.hold()
+            self._herder.take_locks()
             try:
                 spark = self._session(once=once)
                 if spark is not None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pytest
 from confluent_kafka import Producer
 
+from compactor.catalog.owner_lock import OwnerLock
 from compactor.errors import RejectedRecordError
 from compactor.model.log import Gap
 from compactor.model.record import TopicPartition
@@ -138,8 +139,10 @@ def once(deployment: Deployment, spark: SparkSession, ahead_ms: int = 0, **chang
     report = lambda report: counts.update(report.counters)  # noqa: E731
     worker = load_worker(deployment.folder / "worker.json")
     with shared_query(spark) as query:
-        task = connector_task.ConnectorTask(spark, worker, config, Ahead(ahead_ms), Observer(), report)
+        lock = OwnerLock(deployment.storage)
+        task = connector_task.ConnectorTask(spark, worker, config, Ahead(ahead_ms), Observer(), report, lock)
         task.run(Stop(), query, once=True, start=deployment.drawn_start())
+        lock.release()
     return counts
 
 

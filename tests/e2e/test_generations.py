@@ -167,6 +167,7 @@ def test_a_source_that_begins_above_the_position(spark: SparkSession, ran: Deplo
     task = ran.task(spark)
     with shared_query(spark) as query:
         task.run(Stop(), query, once=True, start=ran.drawn_start())
+    ran.lock.release()
     assert task.counted is not None
     assert task.counted.counters["offsets_lost"] == lost
     assert broken(ran) == []

@@ -53,6 +53,7 @@ def test_overlapping_batches_are_taken_by_offset(spark: SparkSession, deployment
         catalog, _, engine, *_ = deployment.task(spark, bootstrap_fold_enable="false").take_over(
             stack, deployment.drawn_start(), 2
         )
+        stack.callback(deployment.lock.release)
         topic_id = catalog.state.topics[deployment.topic].topic_id
         engine.take(batch(deployment, topic_id, {0: 0, 1: 0}, engine.intake), NOW_MS)
         taken = catalog.state

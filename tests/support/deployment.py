@@ -18,6 +18,7 @@ from uuid import uuid4
 import psutil
 
 from compactor.catalog.catalog import Catalog
+from compactor.catalog.owner_lock import OwnerLock
 from compactor.catalog.owner_starts import Start
 from compactor.model.state import CatalogState
 from compactor.storage.base import Storage
@@ -115,10 +116,11 @@ class Deployment:
         return load_connector(self.write(**changes)[0]).config
 
     def task(self, spark: SparkSession, **changes: object) -> ConnectorTask:
-        """Returns a connector task for this process."""
+        """Returns a connector task for this process, which takes `lock`: who runs it gives that back."""
         config = self.config(**changes)
         worker = load_worker(self.folder / "worker.json")
-        return ConnectorTask(spark, worker, config, SystemClock(), Observer(), lambda _: None)
+        self.lock = OwnerLock(self.storage)
+        return ConnectorTask(spark, worker, config, SystemClock(), Observer(), lambda _: None, self.lock)
 
     def drawn_start(self) -> Start:
         """Draws the place of a start that is about to come among all on this storage location."""
@@ -126,8 +128,10 @@ class Deployment:
 
     def run_once(self, spark: SparkSession, **changes: object) -> CatalogState:
         """Runs `run --once` in this process; returns the catalog's state afterwards."""
-        with QUERIES.lend(spark) as query:
-            self.task(spark, **changes).run(Stop(), query, once=True, start=self.drawn_start())
+        with QUERIES.lend(spark) as query, ExitStack() as stack:
+            task = self.task(spark, **changes)
+            stack.callback(self.lock.release)
+            task.run(Stop(), query, once=True, start=self.drawn_start())
         return self.state()
 
     @contextmanager
@@ -136,6 +140,7 @@ class Deployment:
         stack = ExitStack()
         query = stack.enter_context(shared_query(spark))
         task, stop, errors = self.task(spark, **changes), Stop(), list[Exception]()
+        stack.callback(self.lock.release)
         start = self.drawn_start()
         if paused:
             stop.paused.set()

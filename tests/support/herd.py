@@ -86,7 +86,7 @@ class Herd:
                 self.worker, cast("Any", self.clock), Observer(), files, store, self.supervise, self._locks_ms
             )
         self.herder.changed = self._wake
-        self.herder.hold()
+        self.herder.take_locks()
         self.herder.begin(RunContext(Mock(), Mock(), once=False, over=Mock()))
         return self.herder
 
@@ -99,7 +99,9 @@ class Herd:
 
     def said(self, name: str) -> list[list[str]]:
         """What each supervisor of a connector was told, without the words that change nothing."""
-        return [[word for word in one.said if word not in ("hold", "release", "resume")] for one in self.made[name]]
+        return [
+            [word for word in one.said if word not in ("take_lock", "release", "resume")] for one in self.made[name]
+        ]
 
     def make(self, _worker: object, config: ConnectorConfig, *_: object) -> Supervisor:
         """Makes a stand-in for the supervisor of `config`."""

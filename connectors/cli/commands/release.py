@@ -22,10 +22,10 @@ def release(
     timeout: TimeoutOption = TIMEOUT_S,
     worker: WorkerOption = None,
 ) -> None:
-    """Takes up a partition that was set aside; a live worker is asked for it, otherwise this process takes over."""
+    """Takes up a partition that was quarantined; a live worker is asked for it, otherwise this process takes over."""
     config, settings = configs_of(connector, worker)
     from connectors.operations import release as operation
 
     done = operation.release(config, settings, topic, partition, request_timeout(timeout))
     where = f"{topic}-{partition}"
-    say(f"{where} is taken up again." if done else f"{where} was not set aside; nothing was changed.")
+    say(f"{where} is taken up again." if done else f"{where} was not quarantined; nothing was changed.")

@@ -190,7 +190,7 @@ def _closed_topics(topics: tuple[TopicDescription, ...]) -> Iterator[str]:
 
 
 def partitions_aside(partitions: tuple[PartitionDescription, ...]) -> Iterator[str]:
-    """Yields the partitions that are set aside, each with its error."""
+    """Yields the partitions that are quarantined, each with its error."""
     for log in partitions:
         if held := log.quarantine:
             what = "not folded, nothing more of it is published" if held.publishing else "not folded"

@@ -96,7 +96,7 @@ def test_a_connector_that_never_ran_is_a_mistake_of_usage(tmp_path: Path, asked:
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.parametrize(("done", "said"), [(True, "is taken up again"), (False, "was not set aside")])
+@pytest.mark.parametrize(("done", "said"), [(True, "is taken up again"), (False, "was not quarantined")])
 def test_release_says_what_it_did(tmp_path: Path, done: bool, said: str) -> None:
     """Whether the partition was in quarantine at all."""
     keep(tmp_path, [row(0, b"a", b"1")])

@@ -279,7 +279,7 @@ def test_locks_that_are_late_hold_up_neither_start_nor_end(
 ) -> None:
     """The locks only inform commands: the worker's thread waits for them for a bounded time."""
     herd = Herd(tmp_path, locks_ms=50)
-    word = "hold" if moment == "start" else "release"
+    word = "take_lock" if moment == "start" else "release"
     path = connector_file(herd.folder)
 
     def made(*arguments: Any) -> Any:

@@ -10,7 +10,7 @@ from connectors.runtime.lifecycle import RunEffect, RunEvent, RunState, TargetSt
 
 # A row a state, a column an event: the next state, and the effect. An empty cell changes nothing.
 TABLE = """
-            | START              | RESTART              | UP           | HELD        | DUE
+            | START              | RESTART              | UP           | PAUSED      | DUE
  INIT       | STARTING BEGIN_RUN |                      |              |             |
  STARTING   |                    | RESTARTING END_RUN   | RUNNING NONE | PAUSED NONE |
  RUNNING    |                    | RESTARTING END_RUN   |              | PAUSED NONE |

@@ -211,7 +211,7 @@ def test_who_takes_over_one_connector_of_several_is_told_what_becomes_of_the_wor
     storage = MemoryStorage()
     assert owner_lock.OwnerLock(storage).claim(owner_lock.this_process(3))
     with capture_logs() as lines:
-        takeover.OwnerClaim(storage, None).warn_of_another()
+        takeover.OwnerClaim(storage, owner_lock.OwnerLock(storage)).warn_of_another()
     (line,) = lines
     assert line["event"].endswith("it lets this connector go, and ends with 5 if it has no other")
     older, newer = Catalog.open(storage, "c"), Catalog.open(storage, "c")

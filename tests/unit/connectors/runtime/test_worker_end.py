@@ -79,7 +79,7 @@ class Supervisor:
     def release(self) -> None:
         """Holds nothing."""
 
-    def hold(self, start: object = None) -> None:
+    def take_lock(self, start: object = None) -> None:
         """Holds nothing."""
 
     def aim(self, target: object) -> None:

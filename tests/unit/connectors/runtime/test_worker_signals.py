@@ -69,7 +69,7 @@ class Reloaded:
         self.files = ConnectorFiles(config, paths)
         self.supervisors: dict[str, Any] = {}
         self.herder = Herder(config, SystemClock(), Observer(), self.files.load(), supervise=self._supervise)
-        self.herder.hold()
+        self.herder.take_locks()
         self.before = dict(self.supervisors)
 
     def _supervise(self, _worker: object, config: ConnectorConfig, *_: object) -> Any:
