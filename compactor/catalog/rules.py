@@ -27,7 +27,7 @@ def refuse_others(state: CatalogState, connector: str, asked: Rules) -> None:
     created = Rules(state.order, state.identity, state.scope, state.fill)
     if created == asked:
         return
-    can_change = created._replace(order=asked.order, fill=asked.fill) == asked
+    can_change = created.identity == asked.identity
     again = "have the source read again by the new ones (keyfold resync CONNECTOR.json), " if can_change else ""
     raise CatalogError(
         f"Connector {connector}: {_changes(created, asked)}.",

@@ -18,10 +18,10 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from compactor.errors import OffsetChangeError
-from compactor.model.actions import AnyAction, BeginGeneration, Refill, RenewTopic, Reorder, Skip
+from compactor.model.actions import AnyAction, BeginGeneration, Refill, RenewTopic, Reorder, Rescope, Skip
 from compactor.model.log import Gap, Generation, PartitionLog, Run, first_end_of, generation_of, lost_by
 from compactor.model.record import TopicPartition
-from compactor.model.state import CatalogState, Topic
+from compactor.model.state import OF_TOPIC, CatalogState, Topic
 
 NONE: Final = "none"
 """The fill of a catalog whose own is unset."""
@@ -31,15 +31,16 @@ class OffsetChange(Struct, frozen=True, kw_only=True):
     """What an operator asks for: the next source offset to publish of each partition; None is the source's start.
 
     `anew`: a generation begins even if a log stands there already. `accepts_loss`: it begins even if the source no
-    longer has records that the earlier generation began with. `order` and `fill` are what the connector's file says of
-    them; None: what the catalog has. `since_ms`: in place of the source's start, the first record of this time or a
-    later one.
+    longer has records that the earlier generation began with. `order`, `scope` and `fill` are what the connector's file
+    says of them; None: what the catalog has. `since_ms`: in place of the source's start, the first record of this time
+    or a later one.
     """
 
     offsets: Mapping[TopicPartition, int | None]
     anew: bool = False
     accepts_loss: bool = False
     order: str | None = None
+    scope: str | None = None
     fill: str | None = None
     since_ms: int | None = None
 
@@ -47,12 +48,15 @@ class OffsetChange(Struct, frozen=True, kw_only=True):
 class FoundTopic(Struct, frozen=True):
     """The ids that a source topic and its output have now; `output_id` is None if nothing is published.
 
-    `is_cut`: records of the source were taken back, and which is not known.
+    `is_cut`: records of the source were taken back, and which is not known. `partitions` and `outputs` count the
+    partitions of the source and of its output.
     """
 
     topic_id: str
     output_id: str | None
     is_cut: bool = False
+    partitions: int = 0
+    outputs: int = 0
 
 
 class FoundPartition(Struct, frozen=True, kw_only=True):
@@ -68,10 +72,14 @@ class FoundPartition(Struct, frozen=True, kw_only=True):
     output_end: int | None = None
 
 
+NewRule = Reorder | Rescope | Refill
+"""An action by which a rule of the catalog changes."""
+
+
 class ChangePlan(Struct, frozen=True, kw_only=True):
     """The changes of logs, by partition; a partition without any stays as it is. `rules` of the catalog change, too."""
 
-    rules: tuple[Reorder | Refill, ...] = ()
+    rules: tuple[NewRule, ...] = ()
     renewed: tuple[RenewTopic, ...] = ()
     skips: tuple[Skip, ...] = ()
     generations: Mapping[TopicPartition, Generation] = {}
@@ -133,7 +141,7 @@ def plan_change(
     if state.is_of_topics:
         _check_topics_as_a_whole(state, skips, generations)
     return ChangePlan(
-        rules=tuple(_new_rules(state, change, generations)),
+        rules=tuple(_new_rules(state, change, topics, generations)),
         renewed=tuple(renewed.values()),
         skips=tuple(skips),
         generations=generations,
@@ -182,9 +190,12 @@ def _known(
 
 
 def _new_rules(
-    state: CatalogState, change: OffsetChange, generations: Mapping[TopicPartition, Generation]
-) -> Iterator[Reorder | Refill]:
-    """Yields the actions by which the catalog gets the order and the fill that are asked for; none if it has them.
+    state: CatalogState,
+    change: OffsetChange,
+    topics: Mapping[str, FoundTopic],
+    generations: Mapping[TopicPartition, Generation],
+) -> Iterator[NewRule]:
+    """Yields the actions by which the catalog gets the rules that are asked for; none if it has them.
 
     Raises OffsetChangeError unless every log begins again: what one keeps was decided about by those before.
     """
@@ -192,9 +203,31 @@ def _new_rules(
     if change.order not in (None, state.order):
         _check_all_begin_again(state, "order", state.order, change.order, generations)
         yield Reorder(order=change.order)
+    if change.scope not in (None, state.scope):
+        _check_all_begin_again(state, "scope", state.scope, change.scope, generations)
+        yield Rescope(scope=change.scope, outputs=_outputs(state, change.scope, topics))
     if change.fill not in (None, fill):
         _check_all_begin_again(state, "fill", fill, change.fill, generations)
         yield Refill(fill=UNSET if change.fill == NONE else change.fill)
+
+
+def _outputs(state: CatalogState, scope: str, topics: Mapping[str, FoundTopic]) -> dict[str, int]:
+    """Returns over how many output partitions the keys of each topic are spread by `scope`, all topics begin again.
+
+    Raises OffsetChangeError for an output with a partition that no position could speak for, or with too few.
+    """
+    published = {name: topics[name] for name, topic in state.topics.items() if topic.output is not None}
+    for name, topic in published.items():
+        least, most = (1, topic.partitions) if scope == OF_TOPIC else (len(state.logs_of(name)), topic.outputs)
+        if not least <= topic.outputs <= most:
+            raise OffsetChangeError(
+                f"Connector {state.connector}: output topic {state.topics[name].output} has {topic.outputs} "
+                f"partitions, and its source {name} has {topic.partitions}: with compaction.scope={scope} it may have "
+                f"{f'no more than {most}' if scope == OF_TOPIC else f'no fewer than {least}'}.",
+                "Add partitions to the one that lacks some (kafka-topics.sh --alter --partitions), or delete the "
+                "output, which is then made anew; and ask again.",
+            )
+    return {name: topic.outputs for name, topic in published.items()} if scope == OF_TOPIC else {}
 
 
 def _check_all_begin_again(

@@ -6,7 +6,8 @@ record of the source comes after them: the first fold keeps the tombstones that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import secrets
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -26,6 +27,22 @@ _CREATE_TIME: Final = 0
 
 Compare = Callable[[bytes], tuple[bytes | None, str | None]]
 """Finds the `key_identity` and the `key_encoding` (`record.RUN`) of a key."""
+
+
+def staying(compare: Compare | None, moved: Collection[bytes]) -> Compare:
+    """Returns `compare`, but each of `moved` is the key of no other record.
+
+    Their next records go to other output partitions (compaction.scope=topic). So nothing may take the place of their
+    tombstones here, as a later record of the same key in the same log otherwise does. A secret of this moment is in the
+    identity that they get, so that no record can have it.
+    """
+    secret = secrets.token_bytes(16)
+
+    def compared(key: bytes) -> tuple[bytes | None, str | None]:
+        own = (None, None) if compare is None else compare(key)
+        return (secret + key, own[1]) if key in moved else own
+
+    return compared
 
 
 def write_tombstones(

@@ -17,7 +17,7 @@ class Action(Struct, frozen=True, kw_only=True, tag_field="do"):
 
 
 class Create(Action, frozen=True, tag="create"):
-    """Begins a catalog; identity and scope never change afterwards, order and fill by `Reorder` and `Refill` alone.
+    """Begins a catalog. The identity never changes; order, fill and scope do by `Reorder`, `Refill` and `Rescope`.
 
     `fill` unset, and then not written: none.
     """
@@ -47,6 +47,17 @@ class Refill(Action, frozen=True, tag="refill"):
     """Gives the catalog another fill, unset for none; every log begins again with the same commit, as by `Reorder`."""
 
     fill: str | UnsetType = UNSET
+
+
+class Rescope(Action, frozen=True, tag="rescope"):
+    """Gives the catalog another scope; every log begins again with the same commit, as by `Reorder`.
+
+    `outputs`: over how many output partitions the keys of each topic are spread from now on; a topic that is not named
+    keeps a record in its partition. Partitions are dealt to the transactional ids again, which are all fenced by then.
+    """
+
+    scope: str
+    outputs: dict[str, int] = {}
 
 
 class SetBuckets(Action, frozen=True, tag="set-buckets"):
@@ -245,6 +256,7 @@ AnyAction = (
     | TakeOver
     | Reorder
     | Refill
+    | Rescope
     | SetBuckets
     | AddTopic
     | CloseTopic

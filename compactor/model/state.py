@@ -34,6 +34,7 @@ from compactor.model.actions import (
     RenewTopic,
     ReopenTopic,
     Reorder,
+    Rescope,
     Restate,
     RestoreLog,
     Retain,
@@ -91,8 +92,8 @@ class Topic(Struct, frozen=True, kw_only=True):
     """A source topic and its output topic; `closed` is the reason why it is no longer read, None while it is.
 
     `outputs` (compaction.scope=topic): the number of output partitions, over which keys are spread by Kafka's default
-    partitioner. It stays as it was when the topic was added. Unset, and then not written: a record stays in its
-    partition.
+    partitioner. It stays as it was when the topic was added, or the scope changed. Unset, and then not written: a
+    record stays in its partition.
     """
 
     topic: str
@@ -216,8 +217,8 @@ class _Draft:
         match action:
             case Create() | TakeOver() | Reorder() | Refill():
                 self.state = _apply_owner(self.state, action)
-            case SetBuckets():
-                self._set_buckets(action.count)
+            case Rescope() | SetBuckets():
+                self._deal(action)
             case AddTopic() | CloseTopic() | ReopenTopic() | RenewTopic():
                 self.topics[action.topic] = _apply_topic(self.topics.get(action.topic), action)
             case AddSnapshot():
@@ -238,10 +239,15 @@ class _Draft:
             raise CatalogError(f"{tp} is not in the catalog.", DEFECT)
         return self.logs[tp]
 
-    def _set_buckets(self, count: int) -> None:
-        self.state = replace(self.state, buckets=count)
+    def _deal(self, action: Rescope | SetBuckets) -> None:
+        if isinstance(action, SetBuckets):
+            self.state = replace(self.state, buckets=action.count)
+        else:
+            self.state = replace(self.state, scope=action.scope)
+            spread = {name: action.outputs.get(name, UNSET) for name in self.topics}
+            self.topics |= {name: replace(self.topics[name], outputs=outputs) for name, outputs in spread.items()}
         known = sorted(self.logs)
-        dealt = deal(known, (), count, whole_topics=self.state.is_of_topics)
+        dealt = deal(known, (), self.state.buckets, whole_topics=self.state.is_of_topics)
         for tp, bucket in zip(known, dealt, strict=True):
             self.logs[tp] = replace(self.logs[tp], bucket=bucket)
 

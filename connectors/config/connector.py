@@ -144,7 +144,7 @@ class ConnectorConfig(BaseModel):
         "compaction.scope", "partition", importance="medium"
     )
     """Whether a key has one winner in each partition, or one over all partitions of a topic, by time
-    ([semantics.md](semantics.md#one-winner-over-a-topic)). Fixed at the first start."""
+    ([semantics.md](semantics.md#one-winner-over-a-topic)). `resync` applies another one."""
     order: Order = _compaction("compaction.order", "offset", importance="medium")
     """Which record of a key wins ([semantics.md](semantics.md#another-order)). `resync` applies another one."""
     fill: Filling = _compaction("compaction.fill", "none", importance="medium")

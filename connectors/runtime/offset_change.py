@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
+import pyarrow as pa
 import structlog
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
@@ -25,14 +26,14 @@ from compactor.generation.plan import (
     plan_change,
 )
 from compactor.generation.tombstones import Compare as CompareKey
-from compactor.generation.tombstones import write_tombstones
+from compactor.generation.tombstones import staying, write_tombstones
 from compactor.model.actions import Publish
 from compactor.model.log import PartitionLog, Run, generation_of
 from compactor.model.output_partitions import with_output_partition
 from compactor.model.position import Position, ResumePoint
 from compactor.model.publish_plan import PublishTarget
 from compactor.model.record import TopicPartition
-from compactor.model.state import CatalogState, Topic
+from compactor.model.state import CatalogState, Topic, apply
 from compactor.publish.named_ids import read_shut_out
 from compactor.publish.plan import bucket_plans
 from compactor.publish.resume import check_catalog, resume_point
@@ -48,6 +49,7 @@ from connectors.sinks import output_topic
 from connectors.sinks.output_keys import live_keys
 from connectors.sinks.output_records import Compare, by_bytes
 from connectors.sinks.output_topic import WantedOutput
+from connectors.sinks.partitioner import partitions_of
 from connectors.source.source_errors import CUT_DELETED, TRUNCATED, UNNAMED
 
 Choose = Callable[[CatalogState], OffsetChange]
@@ -140,7 +142,8 @@ class OffsetChanger:
         UnreachableError, OutputError, NotAllowedError, StorageError. After G3 the change stands, whatever is raised.
         """
         self.changed, self.is_in_doubt = None, False
-        change = replace(choose(self._catalog.state), order=self._connector.order, fill=self._connector.fill)
+        asked = self._connector
+        change = replace(choose(self._catalog.state), order=asked.order, scope=asked.scope, fill=asked.fill)
         change = (
             change if change.since_ms is None else at_time(self._admin, self._catalog.state, change, change.since_ms)
         )
@@ -175,6 +178,8 @@ class OffsetChanger:
                 found[name].id,
                 self._output_id(change, state.topics[name], found),
                 is_cut=state.topics[name].closed in (TRUNCATED, CUT_DELETED),
+                partitions=found[name].partitions,
+                outputs=found.get(state.topics[name].output or "", found[name]).partitions,
             )
             for name in named
             if name in found
@@ -186,6 +191,8 @@ class OffsetChanger:
         logs = [log.tp for log in self._catalog.state.logs_of(topic.topic)]
         if all(change.offsets.get(tp, 0) is None for tp in logs):
             partitions = found[topic.topic].partitions if topic.outputs is UNSET else topic.outputs
+            if change.scope not in (None, self._catalog.state.scope):  # it never grows for a change that may be refused
+                partitions = found.get(topic.output, found[topic.topic]).partitions
             wanted = WantedOutput(topic.topic, topic.output, partitions, topic.output_id)
             return output_topic.ensure(self._admin, self._connector, [wanted])[topic.output]
         return found[topic.output].id if topic.output in found else ""
@@ -255,13 +262,19 @@ class OffsetChanger:
     ) -> dict[TopicPartition, Run]:
         """Takes step G2: writes the tombstones of each generation that begins."""
         found: dict[TopicPartition, Run] = {}
+        topics = apply(self._catalog.state, plan.rules).topics
         for tp in plan.generations:
             output, end = self._catalog.state.topics[tp.topic].output, partitions[tp].output_end
             if output is None or end is None:
                 continue
             keys = self._live_keys(output, tp, end)
             epoch, most = self._catalog.epoch, self._connector.segment_bytes
-            lead = write_tombstones(self._catalog.storage, tp, keys, epoch, now_ms, most, self._comparison())
+            compare = self._comparison()
+            if (outputs := topics[tp.topic].outputs) is not UNSET and keys:
+                places = partitions_of(pa.array(keys, pa.binary()), outputs).tolist()
+                moved = {key for key, place in zip(keys, places, strict=True) if place != tp.partition}
+                compare = staying(compare, moved) if moved else compare
+            lead = write_tombstones(self._catalog.storage, tp, keys, epoch, now_ms, most, compare)
             found |= {tp: lead} if lead is not None else {}
         return found
 
@@ -281,11 +294,9 @@ class OffsetChanger:
 
     def _live_keys(self, output: str, tp: TopicPartition, end: int) -> list[bytes]:
         self._check_all_is_stable(TopicPartition(output, tp.partition), end)
-        state = self._catalog.state
-        found = live_keys(self._clients.consumer(), output, tp, end, of_topic=state.is_of_topics)
-        # An output partition may have records of any of these.
-        shared = [log.tp for log in state.logs_of(tp.topic)] if state.is_of_topics else [tp]
-        self._newest |= {other: max(self._newest.get(other, 1), found.generation) for other in shared}
+        found = live_keys(self._clients.consumer(), output, tp, end)
+        newest = {TopicPartition(tp.topic, number): generation for number, generation in found.generations.items()}
+        self._newest |= {other: max(self._newest.get(other, 1), generation) for other, generation in newest.items()}
         return found.live
 
     def _comparison(self) -> CompareKey | None:

@@ -188,10 +188,11 @@ def take_over(
 
     If `known` is the id of the catalog that was there before, no other catalog is taken or made: its disk may not be
     mounted. `others` gives the worker's connectors, with which this one must make no loop. `change` is called once no
-    other process publishes any more (steps G and R); with `changes_rules` it gives the catalog the order and the fill
-    of `connector`, if they are others. `rebuilds`: no catalog is there, and one has committed positions. Raises
-    NoCatalogError otherwise, if that is so; FencedError if another process took over at the same time, or one that
-    started after `start`; OutputError, SourceChangedError and DataLossError if topics are not what the catalog knows;
+    other process publishes any more (steps G and R); with `changes_rules` it gives the catalog the order, the scope
+    and the fill of `connector`, if they are others. `rebuilds`: no catalog is there, and one has committed positions.
+    Raises NoCatalogError otherwise, if that is so; FencedError if another process took over at the same time, or one
+    that started after `start`; OutputError, SourceChangedError and DataLossError if topics are not what the catalog
+    knows;
     SourceMissingError, UnreachableError, StorageError, CatalogError, and what `change` raises.
     """
     kafka = kafka or KafkaAccess()
@@ -201,10 +202,11 @@ def take_over(
     _refuse_other(catalog, storage, known)
     if not (catalog.version or rebuilds):
         _refuse_lost(storage, connector, kafka.admin(clients.admin()))
-    asked = connector.order, UNSET if connector.fill == "none" else connector.fill
-    order, fill = (catalog.state.order, catalog.state.fill) if changes_rules and catalog.version else asked
+    asked = connector.order, connector.scope, UNSET if connector.fill == "none" else connector.fill
+    state = catalog.state
+    order, scope, fill = (state.order, state.scope, state.fill) if changes_rules and catalog.version else asked
     identity = _IDENTITY.get(connector.key_identity, connector.key_identity)
-    catalog.require(order, identity, connector.scope, fill)
+    catalog.require(order, identity, scope, fill)
     owner = owner_lock.this_process(start=start.number).text
     catalog.take_over(owner, now_ms, _pause, lambda other: start.is_before(owner_lock.parse(other)))
     hit("takeover.epoch")

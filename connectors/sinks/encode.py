@@ -15,8 +15,10 @@ from itertools import chain, islice, repeat
 from operator import add
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from compactor.model.record import ORDER_VALUE, OWN_HEADERS
 from compactor.publish.retired import RETIRED
@@ -92,6 +94,14 @@ def keys_in_order(batch: pa.RecordBatch, *, but_own: bool = False) -> pa.Array:
     own = batch["key"].to_pylist()
     made = (keys if but_own else [*keys, key] for keys, key in zip(retired, own, strict=True))
     return pa.array(chain.from_iterable(made), pa.binary())
+
+
+def own_places(batch: pa.RecordBatch) -> NDArray[np.int64]:
+    """Returns the place of the key of each row among `keys_in_order`."""
+    if RETIRED not in batch.schema.names:
+        return np.arange(batch.num_rows)
+    before = pc.fill_null(pc.list_value_length(batch[RETIRED]), 0).to_numpy(zero_copy_only=False)
+    return np.arange(batch.num_rows) + np.cumsum(before)
 
 
 def _generation(generation: int) -> list[Header]:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Partition
 
@@ -27,6 +28,7 @@ from connectors.sinks.encode import (
     Row,
     keys_in_order,
     output_rows,
+    own_places,
     rows_of_generation,
     rows_with_retired,
     tombstones_of_retired,
@@ -193,6 +195,9 @@ class Transaction:
         if outputs is None:
             return repeat(tp.partition)
         places = partitions_of(keys_in_order(rows, but_own=but_own), outputs)
+        if not but_own and (leads := pc.less(rows["offset"], 0).to_numpy(zero_copy_only=False)).any():
+            # A tombstone that a generation begins with is for what this very partition has of its key.
+            places[own_places(rows)[leads]] = tp.partition
         self._written |= {TopicPartition(tp.topic, number) for number in np.unique(places).tolist()}
         return places.tolist()
 

@@ -29,8 +29,6 @@ from tests.support.written.readers import READERS
 
 FOLDERS = every()
 READINGS = [(folder, name) for folder in FOLDERS for name in folder.readings]
-ONE_VALUE = {"scope", "outputs"}
-"""Fields that have had no other value than their default."""
 
 
 @pytest.fixture(params=FOLDERS, ids=lambda folder: folder.folder.name)
@@ -91,7 +89,7 @@ def test_every_field_of_the_catalog_is_kept(tmp_path: Path) -> None:
         found |= {*_said([_checkpoint(copy, one) for one in files.checkpoints])}
         found |= {*_said(Catalog.open(copy.storage, CONNECTOR).state)}
     kinds = {kind for kind, _ in found} | {*get_args(AnyAction)}
-    wanted = {(kind, field.name) for kind in kinds for field in fields(kind) if field.name not in ONE_VALUE}
+    wanted = {(kind, field.name) for kind in kinds for field in fields(kind)}
     assert wanted - found == set()
 
 

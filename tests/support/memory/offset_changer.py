@@ -23,16 +23,14 @@ _SEGMENT_BYTES = 1 << 20
 class MemoryOffsetChanger(OffsetChanger):
     """Takes the steps on `broker`, which all of `source` is announced to.
 
-    `order` and `fill`: others than the catalog's.
+    `rules`: order, scope and fill, if they are others than the catalog's.
     """
 
-    def __init__(
-        self, catalog: Catalog, broker: MemoryBroker, source: Any, order: str | None = None, fill: str | None = None
-    ) -> None:
+    def __init__(self, catalog: Catalog, broker: MemoryBroker, source: Any, **rules: str) -> None:
         outside: Any = broker
-        connector: Any = SimpleNamespace(
-            segment_bytes=_SEGMENT_BYTES, order=order or catalog.state.order, fill=fill or catalog.state.fill or NONE
-        )
+        state = catalog.state
+        known = {"order": state.order, "scope": state.scope, "fill": state.fill or NONE}
+        connector: Any = SimpleNamespace(segment_bytes=_SEGMENT_BYTES, **(known | rules))
         clients: Any = None
         super().__init__(catalog, outside, _admin(broker, source.see_end), connector, clients)
         self._memory = broker

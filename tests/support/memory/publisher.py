@@ -134,7 +134,7 @@ def _transactions(plan: PublishPlan, rows: Rows, most: int) -> Iterator[_Transac
 def _placed(record: OutputRecord, outputs: Mapping[str, int | None]) -> OutputRecord:
     """Returns `record` in the output partition of its key, if keys are spread over `outputs` of its topic."""
     count = outputs[record.topic]
-    if count is None:
+    if count is None or (record.source_offset < 0 and not record.retires):  # for what its own partition has of the key
         return record
     (place,) = partitions_of(pa.array([record.key], pa.binary()), count).tolist()
     return replace(record, place=place)

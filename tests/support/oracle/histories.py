@@ -106,7 +106,8 @@ def history(number: int, length: int) -> list[steps.AnyStep]:
     """Returns `length` random steps, after a Restart that configures the connector.
 
     In every third history keys are compared by an identity; three of five have another order than the offset; in every
-    fourth values are filled. In every seventh, but for those, a key has one winner over all partitions of a topic.
+    fourth values are filled. In every seventh, but for those, a key has one winner over all partitions of a topic, or
+    has so until that changes.
     """
     chance = _Chance(number)
     first: list[steps.AnyStep] = [steps.AnyCase()] if chance.any_case else []
@@ -143,6 +144,7 @@ class _Chance:
             (2, self._change),
             (0 if self.order is None else 1, self._reorder),
             (1 if self.fills else 0, self._refill),
+            (1 if self.of_topics else 0, self._rescope),
         )
         self._weights = [weight for weight, _ in self._kinds]
 
@@ -232,6 +234,9 @@ class _Chance:
     def _refill(self) -> steps.ChangeFill:
         return steps.ChangeFill(self._of((True, False)))
 
+    def _rescope(self) -> steps.ChangeScope:
+        return steps.ChangeScope(self._of((True, False)))
+
     def _failing(self) -> FailingPublisher:
         fault = PublishFault(
             step=self._of(tuple(PublishStep)), transaction=self._of((1, 2, 2, 3)), dies=self._of((False, False, True))
@@ -245,6 +250,7 @@ class _Chance:
         ) * 3
         changes: tuple[PlainStep, ...] = (self._change(), *(() if self.order is None else (self._reorder(),)))
         changes += (self._refill(),) if self.fills else ()
+        changes += (self._rescope(),) if self.of_topics else ()
         changed = changes[0] if len(changes) == 1 else self._of(changes)
         changing: tuple[tuple[PlainStep, tuple[str, ...]], ...] = ((changed, CHANGING),) * 2
         step, points = self._of((*taking, *changing, *SIMPLE))
@@ -255,6 +261,7 @@ class _Chance:
         other = self._some(1, 3, self._coming)
         if self._of((False, False, False, True)):
             owners: tuple[PlainStep, ...] = (self._restart(), self._change())
+            owners += (self._rescope(),) if self.of_topics else ()
             other = (self._of(owners), *other)
         step, points = self._of(KEEPING)
         return AtFailpoint(step, self._of(points), other)

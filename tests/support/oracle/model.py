@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from msgspec import UNSET
+import pyarrow as pa
+from msgspec import UNSET, UnsetType
 
 from compactor.catalog.commits import Commit
 from compactor.model.actions import (
@@ -24,14 +25,16 @@ from compactor.model.actions import (
     Publish,
     Refill,
     Reorder,
+    Rescope,
     Restate,
     Retain,
     Skip,
 )
 from compactor.model.log import Generation, PartitionLog
 from compactor.model.record import TopicPartition
-from compactor.model.state import BY_OFFSET, CatalogState, apply
+from compactor.model.state import BY_OFFSET, OF_TOPIC, CatalogState, apply
 from compactor.settings import FOREVER
+from connectors.sinks.partitioner import partitions_of
 from tests.support.engine import Row, row
 from tests.support.memory.journal import OutputTopic
 from tests.support.memory.offset_changer import live_keys
@@ -91,6 +94,9 @@ class LogModel:
         self.last_fold_ms: int | None = None
         self.planned = {start}
         self.sent = {start}
+        # Of a topic with one winner per key: offsets of the tombstones that it begins with for keys of which the next
+        # record goes to another output partition.
+        self.moved: set[int] = set()
         # Of a topic with one winner per key: offsets of records that a clean has left out for another log's.
         self.beaten: set[int] = set()
         # Offsets of records that lost by the order as they came.
@@ -111,7 +117,13 @@ class LogModel:
 
     @classmethod
     def of(
-        cls, source: Source, tp: TopicPartition, generation: Generation, keys: Sequence[bytes], now_ms: int
+        cls,
+        source: Source,
+        tp: TopicPartition,
+        generation: Generation,
+        keys: Sequence[bytes],
+        now_ms: int,
+        outputs: int | UnsetType,
     ) -> LogModel:
         """Returns the log of a generation that begins at `now_ms` with tombstones for `keys`."""
         first = -len(keys)
@@ -120,6 +132,9 @@ class LogModel:
             row(tp.partition, first + at, key, None, topic=tp.topic, timestamp=now_ms, headers=None)
             for at, key in enumerate(keys)
         ]
+        if outputs is not UNSET and keys:
+            places = partitions_of(pa.array(keys, pa.binary()), outputs).tolist()
+            found.moved = {first + at for at, place in enumerate(places) if place != tp.partition}
         found.number, found.first_end = generation.number, generation.first_end
         found.begun = found.end = generation.start
         found.arrived_ms = {one["offset"]: now_ms for one in found.lead}
@@ -149,7 +164,8 @@ class LogModel:
 
     def last_of_each_key(self, rows: Iterable[Row]) -> list[Row]:
         """Returns the last record of each key among `rows`, by offset."""
-        return self._source.last_of_each_key(rows)
+        last = {self.compared(one): one for one in rows if one["key"] is not None}
+        return sorted(last.values(), key=lambda one: one["offset"])
 
     @property
     def is_any_case(self) -> bool:
@@ -159,6 +175,11 @@ class LogModel:
     def identity(self, key: bytes | None) -> bytes | None:
         """Returns what `key` is compared by."""
         return self._source.identity(key)
+
+    def compared(self, row: Row) -> bytes | None:
+        """Returns what the key of a record is compared by; no other record has that of a tombstone that is `moved`."""
+        own = self.identity(row["key"])
+        return b"%d %s" % (row["offset"], own) if row["offset"] in self.moved and own is not None else own
 
     def publishable(self, now_ms: int, settings: Settings) -> tuple[int, int]:
         """Returns the first offset inside the lag, or the end; the folded end while the backlog is being read.
@@ -185,8 +206,8 @@ class LogModel:
         bounds = next(((start, end) for start, end in self._folded if start <= row["offset"] < end), None)
         if bounds is None or row["key"] is None:
             return False
-        key = self.identity(row["key"])
-        return any(self.identity(other["key"]) == key for other in self.rows(row["offset"] + 1, bounds[1]))
+        key = self.compared(row)
+        return any(self.compared(other) == key for other in self.rows(row["offset"] + 1, bounds[1]))
 
     def age(self, row: Row, now_ms: int) -> int:
         """Returns the age of a record in ms; one with a timestamp in the future ages from its arrival."""
@@ -359,6 +380,8 @@ class Model:
         self.logs: dict[TopicPartition, LogModel] = {}
         self.snapshots: dict[str, dict[TopicPartition, ExpectedSnapshot]] = {}
         self.state = CatalogState()
+        # Snapshots that were taken before the scope has changed: since then keys have moved between partitions.
+        self.scoped_otherwise: set[str] = set()
         # Of topics with one winner per key: records that a tombstone had beaten when it was dropped.
         self.dead: set[tuple[TopicPartition, int]] = set()
         self._source = source
@@ -385,6 +408,9 @@ class Model:
             self._source.named_order = action.order
         elif isinstance(action, Refill):
             self._source.fills = action.fill is not UNSET
+        elif isinstance(action, Rescope):
+            self._source.of_topics = action.scope == OF_TOPIC
+            self.scoped_otherwise |= self.snapshots.keys()
         elif isinstance(action, BeginGeneration):
             yield from self._begin(action, now_ms)
         elif isinstance(action, AddSnapshot):
@@ -401,7 +427,8 @@ class Model:
         if generation.number != self.logs[tp].number + 1 or generation.first_end not in seen:
             yield f"generation {self.logs[tp].number + 1} should begin, up to one of {seen}"
         keys = live_keys(self._output().records.get(tp, ()), generation.output_offset or 0)
-        self.logs[tp] = LogModel.of(self._source, tp, generation, keys, now_ms)
+        outputs = self.state.topics[tp.topic].outputs
+        self.logs[tp] = LogModel.of(self._source, tp, generation, keys, now_ms, outputs)
 
     def _snapshot(self, action: AddSnapshot) -> Iterator[str]:
         """Checks that a snapshot's offsets are the clean ends."""

@@ -27,7 +27,7 @@ class Oracle:
     """One connector from its creation on. `spark` None: LocalSpark.
 
     `any_case`: keys have an identity (`identity`); `order`: which record of a key wins (compaction.order); `fills`:
-    values are filled (`filling`); `of_topics`: a key has one winner over all partitions of a topic.
+    values are filled (`filling`); `of_topics`: a key has one winner over all partitions of a topic, at first.
     """
 
     def __init__(
@@ -41,7 +41,6 @@ class Oracle:
         of_topics: bool = False,
     ) -> None:
         self.simulation = Simulation(spark, folder, any_case=any_case, order=order, fills=fills, of_topics=of_topics)
-        self._of_topics = of_topics
         self.model = Model(self.simulation.source, lambda: self.simulation.broker.output)
         self._dumps = log_contents.LogContents(self.simulation.storage)
         self._look_ups = lookups.LookUps(self.simulation.storage)
@@ -80,12 +79,12 @@ class Oracle:
         yield from (f"{path} is named and not there" for path in state.paths if not simulation.storage.exists(path))
         yield from log_contents.violations(state, model, self._dumps)
         yield from self._look_ups.violations(state, self._dumps)
-        if self._of_topics:
+        if self.model.state.is_of_topics:
             yield from self._of_topics_violations()
             return
         skips = any(settings.unchanged == "skip" for settings in simulation.settings.values())
         yield from output.violations(state, model, sent, simulation.tampered, skips=skips)
-        yield from snapshots.violations(state, self._shelf, model.snapshots, sent)
+        yield from snapshots.violations(state, self._shelf, model.snapshots, sent, model.scoped_otherwise)
         yield from self._ids.violations(simulation.broker.entries)
 
     def _of_topics_violations(self) -> Iterator[str]:
@@ -96,7 +95,8 @@ class Oracle:
         for taken in state.snapshots:
             loaded, moments = self._shelf.load(taken), model.snapshots[taken.id]
             yield from snapshots.record_violations(loaded, moments)
-            if loaded.manifest.generations == snapshots.generations(model.logs[tp] for tp in moments):
+            generations = snapshots.generations(model.logs[tp] for tp in moments)
+            if loaded.manifest.generations == generations and taken.id not in model.scoped_otherwise:
                 yield from topics.resumed(loaded, taken.topic, model, sent)
         yield from self._ids.violations(simulation.broker.entries)
 
@@ -107,12 +107,12 @@ class Oracle:
         match step:
             case Tick() | Ingest():
                 under_way = [log.tp for log in before.logs if log.published < log.folded_end]
-                if self._of_topics:
+                if self.model.state.is_of_topics:
                     yield from topics.unpublished(self.model, under_way, now_ms, settings)
                     yield from topics.reader_violations(state, self.model, simulation.broker.output)
                     return
                 yield from output.unpublished(self.model, under_way, now_ms, settings)
-            case Round() if not self._of_topics:
+            case Round() if not self.model.state.is_of_topics:
                 logs = [log for log in before.logs if log.tp not in uncertain]
                 yield from retention.missed(logs, state, now_ms, settings)
                 logs = [state.log(log.tp) for log in logs]
@@ -129,7 +129,7 @@ class Oracle:
             commit = read_commit(simulation.storage, commit_path(version), Commit)
             settings = simulation.settings[commit.epoch]
             yield from self.model.take(commit, settings, simulation.times)
-            if self._of_topics:
+            if self.model.state.is_of_topics:
                 yield from topics.cleaned(self.model, commit.actions, settings, self._offsets_in_base)
                 for action in commit.actions:
                     if isinstance(action, AddSnapshot):

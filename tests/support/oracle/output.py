@@ -41,7 +41,7 @@ def violations(
     """
     for log in state.logs:
         mine, everything = model.logs[log.tp], output.records.get(log.tp, [])
-        records = [one for one in everything if one.generation == mine.number]
+        records = [one for one in everything if one.tp == log.tp and one.generation == mine.number]
         if everything[len(everything) - len(records) :] != records:
             yield f"{log.tp}: records of an earlier generation follow those of generation {mine.number}"
         yield from (f"{log.tp}: {wrong}" for wrong in _stream(mine, records, log.tp in tampered))
@@ -118,11 +118,16 @@ def _follower(mine: LogModel, everything: Sequence[OutputRecord]) -> Iterator[st
     """Checks the table of a consumer that reads all generations, once the first fold of this one was sent."""
     if mine.published < mine.first_end:
         return
-    seen = [one for one in everything if one.generation < mine.number or one.source_offset < mine.published]
+    seen = [
+        one
+        for one in everything
+        if one.tp != mine.tp or one.generation < mine.number or one.source_offset < mine.published
+    ]
     expected = mine.last_of_each_key(mine.rows(mine.first, mine.published))
     table = {row["key"]: row["value"] for row in expected if row["value"] is not None}
     # What retention has removed of the log before a later record came is for the output's own retention to remove.
-    gone = {one.key for one in seen if 0 <= one.source_offset < mine.start} if mine.is_any_case else set()
+    own = [one for one in seen if one.tp == mine.tp] if mine.is_any_case else []
+    gone = {one.key for one in own if 0 <= one.source_offset < mine.start}
     found = {key: value for key, value in apply_records(seen).items() if key in table or key not in gone}
     refused = _refused(mine, expected)  # of these a reader has the record before, or none
     found = {key: value for key, value in found.items() if mine.identity(key) not in refused}

@@ -66,6 +66,23 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 CONNECTOR: Final = "c"
+OF_PARTITION: Final = "partition"
+NewRule = steps.ChangeOrder | steps.ChangeFill | steps.ChangeScope
+
+
+def _rule(change: NewRule) -> dict[str, str]:
+    """Returns the rule that a step changes, by its name."""
+    match change:
+        case steps.ChangeOrder():
+            return {"order": change.order}
+        case steps.ChangeFill():
+            return {"fill": filling.NAME if change.fills else NONE}
+        case steps.ChangeScope():
+            return {"scope": _scope(of_topics=change.of_topics)}
+
+
+def _scope(*, of_topics: bool) -> str:
+    return OF_TOPIC if of_topics else OF_PARTITION
 
 
 class Components(NamedTuple):
@@ -111,6 +128,7 @@ class Simulation:
         self.tampered: set[TopicPartition] = set()
         self.times = {BASE_MS}
         self._moved = False
+        self._grows = of_topics
         self._batches = 0
         self._local = spark is None
         self._spark = spark or cast("SparkSession", LocalSpark())
@@ -172,7 +190,7 @@ class Simulation:
                 self.times.add(self.clock.advance(step.ms))
             case Restart():
                 self.components = self._begin(step.settings or components.settings)
-            case steps.ChangeOffset() | steps.ChangeOrder() | steps.ChangeFill():
+            case steps.ChangeOffset() | steps.ChangeOrder() | steps.ChangeFill() | steps.ChangeScope():
                 self.components = self._begin(components.settings, step)
             case Tamper():
                 self._tamper(step)
@@ -202,7 +220,7 @@ class Simulation:
     def _announce(self, tp: TopicPartition) -> None:
         """Gives the broker the source topic with its ends."""
         names = [each for each in PARTITIONS if each.topic == tp.topic]
-        if self.source.of_topics:  # its last partition comes once that has a record
+        if self._grows:  # its last partition comes once that has a record
             names = [each for each in names if each.partition < OUTPUTS or self.source.ends[each]]
         topic = self.broker.topics.get(tp.topic) or self.broker.add_topic(tp.topic, len(names))
         topic.ends[:] = [self.source.ends[each] for each in names]
@@ -213,40 +231,38 @@ class Simulation:
         self.tampered.add(tp)
         self._moved = True
 
-    def _begin(
-        self, settings: Settings, change: steps.ChangeOffset | steps.ChangeOrder | steps.ChangeFill | None = None
-    ) -> Components:
+    def _begin(self, settings: Settings, change: steps.ChangeOffset | NewRule | None = None) -> Components:
         """Takes the connector over (steps T1 to T3, with G1 to G4 where there is a `change`), makes its components."""
         now_ms = self.clock.now_ms()
         catalog = Catalog.open(self.storage, CONNECTOR)
         self.settings[catalog.state.epoch + 1] = settings
         named = BYTES if self.source.compare is None else identity.NAME
         fill = filling.NAME if self.source.fills else UNSET
-        scope = OF_TOPIC if self.source.of_topics else "partition"
-        if (self.source.named_order, named, scope, fill) != (BY_OFFSET, BYTES, "partition", UNSET):
+        scope = _scope(of_topics=self.source.of_topics)
+        if (self.source.named_order, named, scope, fill) != (BY_OFFSET, BYTES, OF_PARTITION, UNSET):
             state = catalog.state
-            order, fill = (state.order, state.fill) if catalog.version else (self.source.named_order, fill)
+            asked = self.source.named_order, scope, fill
+            order, scope, fill = (state.order, state.scope, state.fill) if catalog.version else asked
             catalog.require(order, named, scope, fill)
         catalog.take_over("test", now_ms)
         self.broker.fence(range(max(settings.buckets, catalog.state.buckets)))
         if catalog.state.buckets != settings.buckets:
             catalog.commit(lambda _: [SetBuckets(count=settings.buckets)], now_ms)
-        if isinstance(change, steps.ChangeOrder | steps.ChangeFill):
-            by = change.order if isinstance(change, steps.ChangeOrder) else None
-            word = (filling.NAME if change.fills else NONE) if isinstance(change, steps.ChangeFill) else None
-            changer = MemoryOffsetChanger(catalog, self.broker, self.source, by, word)
-            changer.change(every_log(accepts_loss=True), now_ms)
+        if isinstance(change, steps.ChangeOffset):
+            choose = self._choice(change, catalog.state)
+            MemoryOffsetChanger(catalog, self.broker, self.source).change(choose, now_ms)
         elif change is not None:
-            MemoryOffsetChanger(catalog, self.broker, self.source).change(self._choice(change), now_ms)
+            changer = MemoryOffsetChanger(catalog, self.broker, self.source, **_rule(change))
+            changer.change(every_log(accepts_loss=True), now_ms)
         self.broker.most_records = settings.most
         self._moved = False
         components = self._life(settings, catalog)
         components.engine.resolve_positions(now_ms)
         return components
 
-    def _choice(self, change: steps.ChangeOffset) -> Choose:
+    def _choice(self, change: steps.ChangeOffset, state: CatalogState) -> Choose:
         tp = PARTITIONS[change.place]
-        if self.source.of_topics:
+        if state.is_of_topics:
             return self._choice_of_topic(change)
         offset = None if change.offset is None else min(change.offset, self.source.ends[tp])
         return lambda state: OffsetChange(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from compactor.generation.tombstones import Compare
 from compactor.model.order import BARE, FIELD, TIMESTAMP
@@ -68,11 +68,6 @@ class Source:
     def is_bare(self, record: Row) -> bool:
         """Returns whether a record is a tombstone that takes the rank of the one before it."""
         return self.order.startswith(FIELD) and record["value"] is None and not self.rank(record)
-
-    def last_of_each_key(self, rows: Iterable[Row]) -> list[Row]:
-        """Returns the last record of each key among `rows`, by offset."""
-        found = {self.identity(one["key"]): one for one in rows if one["key"] is not None}
-        return sorted(found.values(), key=lambda one: one["offset"])
 
     def see_end(self, tp: TopicPartition) -> int:
         """Returns the end of a partition, and notes it."""

@@ -178,6 +178,12 @@ class ChangeFill(NamedTuple):
     fills: bool
 
 
+class ChangeScope(NamedTuple):
+    """The connector is taken over, and all that it knows is read again, with one winner of a key in another scope."""
+
+    of_topics: bool
+
+
 class Fills(NamedTuple):
     """Values are filled (`filling`) from the beginning on; among the first steps, or none."""
 
@@ -203,6 +209,7 @@ PlainStep: TypeAlias = (
     | ChangeOffset
     | ChangeOrder
     | ChangeFill
+    | ChangeScope
 )
 
 

@@ -29,7 +29,7 @@ def best_of_each_key(rows: Iterable[tuple[LogModel, Row]]) -> dict[bytes | None,
     """Returns the record of each key that wins, with its log."""
     best: dict[bytes | None, tuple[LogModel, Row]] = {}
     for log, row in rows:
-        key = log.identity(row["key"])
+        key = log.compared(row)
         if key not in best or log.place(row) > best[key][0].place(best[key][1]):
             best[key] = (log, row)
     return best
@@ -76,7 +76,7 @@ def cleaned(
         wins = best_of_each_key((log, row) for log in logs for row in log.base_rows())
         for log in logs:
             for row in log.base_rows():
-                winner, won = wins[log.identity(row["key"])]
+                winner, won = wins[log.compared(row)]
                 if (winner, won["offset"]) != (log, row["offset"]):
                     log.beaten.add(row["offset"])
         bounds = {log.tp: log.published for log in logs}
@@ -107,12 +107,12 @@ def _decide(model: Model, log: LogModel, dropped: Collection[int], bounds: Mappi
     for offset in dropped:
         log.dropped.add(offset)
         (row,) = log.rows(offset, offset + 1)
-        key = log.identity(row["key"])
+        key = log.compared(row)
         model.dead |= {
             (other.tp, each["offset"])
             for other in logs_of(model, log.tp.topic)
             for each in other.rows(other.first, bounds[other.tp])
-            if other.identity(each["key"]) == key and other.place(each) <= log.place(row)
+            if other.compared(each) == key and other.place(each) <= log.place(row)
         }
 
 
@@ -179,11 +179,14 @@ def reader_violations(state: CatalogState, model: Model, output: OutputTopic) ->
     for topic in state.topics:
         if not is_settled(model, topic):
             continue
-        records = [one for place in sorted(output.records) if place.topic == topic for one in output.records[place]]
         logs = logs_of(model, topic)
         out = refused(model, topic)
         identity = logs[0].identity if logs else lambda key: key
-        table = {key: value for key, value in apply_records(records).items() if identity(key) not in out}
+        tables = [apply_records(records) for place, records in output.records.items() if place.topic == topic]
+        live = [(key, value) for each in tables for key, value in each.items() if identity(key) not in out]
+        table = dict(live)
+        if len(live) > len(table):
+            yield f"a reader of {topic} has keys in several partitions: {tables}"
         source = winners(model, topic, {log.tp: log.published for log in logs})
         source = {key: value for key, value in source.items() if identity(key) not in out}
         if table != source:
@@ -211,7 +214,8 @@ def resumed(loaded: Loaded, topic: str, model: Model, output: OutputTopic) -> It
     records = {place.partition: sent for place, sent in output.records.items() if place.topic == topic}
     if starts.keys() < by_partition(dict.fromkeys(records, 0)).keys():
         yield f"who goes on has no offset of {records.keys() - starts.keys()}"
-    everything = apply_records(one for number in sorted(records) for one in records[number])
+    tables = [apply_records(sent) for sent in records.values()]  # a key may have left another partition
+    everything = {key: value for each in tables for key, value in each.items()}
     rest = (one for number in sorted(records) for one in records[number] if one.offset >= starts[str(number)])
     table = apply_records(rest, {row["key"]: row["value"] for row in loaded.rows})
     out = {one.key for one in output.letters if one.topic == topic and one.value == REFUSED}

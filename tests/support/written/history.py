@@ -13,9 +13,21 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from msgspec.structs import replace
 
+from compactor.catalog.commits import CHECKPOINT_EVERY
 from compactor.errors import SnapshotError
-from compactor.model.actions import AnyAction, CloseTopic, Refill, RenewTopic, ReopenTopic, Reorder, RestoreLog
+from compactor.model.actions import (
+    AddTopic,
+    AnyAction,
+    CloseTopic,
+    Refill,
+    RenewTopic,
+    ReopenTopic,
+    Reorder,
+    Rescope,
+    RestoreLog,
+)
 from compactor.model.record import TopicPartition
+from compactor.model.state import OF_TOPIC
 from compactor.quarantine.quarantine import QuarantineManager
 from compactor.settings import CompactionPolicy, EngineSettings
 from compactor.snapshot.snapshots import Snapshots
@@ -23,7 +35,7 @@ from tests.support.engine import Row, gathered, range_report, row
 from tests.support.local_spark import LocalFrame
 from tests.support.memory.publisher import PublishFault, PublishStep
 from tests.support.oracle import filling
-from tests.support.oracle.simulation import CONNECTOR, Simulation
+from tests.support.oracle.simulation import CONNECTOR, OF_PARTITION, Simulation
 from tests.support.oracle.steps import (
     PARTITIONS,
     Advance,
@@ -74,9 +86,10 @@ class _Raw(Settings):
 
 def perform(folder: Path) -> Simulation:
     """The world below `folder` in which all of it has happened."""
-    simulation = Simulation(None, folder, any_case=True, order=ORDER, fills=True)
+    simulation = Simulation(None, folder, any_case=True, order=ORDER, fills=True, of_topics=True)
     history = _History(simulation)
     for part in (
+        history.one_winner_over_a_topic,
         history.fold_and_snapshot,
         history.merge,
         history.keep_raw,
@@ -96,6 +109,12 @@ class _History:
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
         self._batches = 0
+
+    def one_winner_over_a_topic(self) -> None:
+        """Keys of a topic that is deleted soon have one winner over its partitions; after that none have."""
+        added = AddTopic(topic="s", topic_id="id-s", output="s.compacted", output_id="id-s.compacted", outputs=2)
+        self._commit(added, CloseTopic(topic="s", reason="deleted"), Rescope(scope=OF_PARTITION))
+        self._simulation.source.of_topics = False
 
     def fold_and_snapshot(self) -> None:
         """Runs that were folded as they came, tombstones that get their horizons, snapshots of which one is dropped."""
@@ -124,6 +143,7 @@ class _History:
         self._take(T0, (b"m", b"1"), (b"b", b"3"))
         self._take(T0, (b"m", b"2"), (b"n", None))
         self._do(Round())
+        self._change_scope()
         ranked = ((b"ranked", b"%d" % rank, {"headers": [_rank(rank)]}) for rank in (2, 1))
         self._take(T0, (b"o", b"1"), (b"o", b"2"), *ranked, (b"f", b"1|2"), (b"f", b"?|3"))
         rows = self._simulation.source.rows[T0]
@@ -139,8 +159,7 @@ class _History:
 
     def lose_records(self) -> None:
         """A gap, and offsets that hold no record."""
-        self._take(T1, (b"c", b"1"), lost=3)
-        self._take(T1, holes=2)
+        self._take(T1, (b"c", b"1"), lost=3, holes=2)
 
     def retain(self) -> None:
         """Retention takes what is from long ago."""
@@ -166,15 +185,22 @@ class _History:
 
     def close_topics(self) -> None:
         """One stays closed."""
-        self._commit(CloseTopic(topic="w", reason="no longer named"), CloseTopic(topic="u", reason="deleted"))
-        self._commit(ReopenTopic(topic="u"))
+        closed = CloseTopic(topic="w", reason="no longer named"), CloseTopic(topic="u", reason="deleted")
+        self._commit(*closed, ReopenTopic(topic="u"))
+
+    def _change_scope(self) -> None:
+        """Keys have one winner over all partitions for as long as it takes until there is a checkpoint."""
+        catalog = self._simulation.components.catalog
+        self._commit(Rescope(scope=OF_TOPIC, outputs={"t": 3, "u": 2}))
+        while catalog.version % CHECKPOINT_EVERY:
+            self._commit(ReopenTopic(topic="u"))
+        self._commit(Rescope(scope=OF_PARTITION))
 
     def change_offsets(self) -> None:
         """A log begins again, and once more with a loss; another gives up offsets; one is restored, a topic renewed."""
-        self._commit(Reorder(order=ORDER), Refill(fill=filling.NAME))
-        self._commit(RestoreLog(log=self._simulation.components.catalog.state.log(T1)))
-        topic = self._simulation.components.catalog.state.topics["u"]
-        self._commit(RenewTopic(topic="u", topic_id=topic.topic_id, output_id=topic.output_id))
+        state = self._simulation.components.catalog.state
+        renewed = RenewTopic(topic="u", topic_id="id-u", output_id=state.topics["u"].output_id)
+        self._commit(Reorder(order=ORDER), Refill(fill=filling.NAME), RestoreLog(log=state.log(T1)), renewed)
         place = PARTITIONS.index(T2)
         self._do(ChangeOffset(place, None), ChangeOffset(place, FIRST_OF_T2), Tick())
         source = self._simulation.source
