@@ -27,7 +27,7 @@ from compactor.lookup.records_at import read_offsets
 from compactor.lookup.topic_logs import TopicLogs
 from compactor.model.log import PartitionLog, below
 from compactor.model.publish_plan import PublishResult, PublishTarget
-from compactor.model.record import OWN_HEADERS, TopicPartition, as_compared, by_topic, partition_spans
+from compactor.model.record import OWN_HEADERS, TopicPartition, as_compared, partition_spans
 from compactor.model.state import CatalogState
 from compactor.runs.checksums import check_intact
 from compactor.runs.scan import OffsetRange, between
@@ -65,26 +65,17 @@ def sent_offsets(
     as what was sent before it is not known.
     """
     logs, asked = state.by_partition(), {target.tp: target for target in targets}
-    settled = settled_topics(state, asked.values())
-    return {
-        result.tp: _sent_from(logs[result.tp], asked[result.tp], result)
-        for result in sent
-        if not state.is_of_topics or result.topic in settled
-    }
-
-
-def settled_topics(state: CatalogState, targets: Iterable[PublishTarget]) -> frozenset[str]:
-    """Returns the topics of `targets` of which no log had a fold that was sent in part; `state` is from before."""
-    logs = state.by_partition()
-    topics = by_topic(targets)
-    return frozenset(
-        name for name, own in topics.items() if all(target.start == logs[target.tp].published for target in own)
-    )
+    return {result.tp: _sent_from(logs[result.tp], asked[result.tp], result) for result in sent}
 
 
 def published_logs_of(storage: Storage, state: CatalogState, targets: Iterable[PublishTarget]) -> TopicLogs:
-    """Returns the logs of settled topics up to `published`, of which a reader has the winners (scope=topic)."""
-    names = sorted(settled_topics(state, targets)) if state.is_of_topics else ()
+    """Returns the logs of the topics of `targets` up to `published` (scope=topic).
+
+    A reader has the winner of a key among them if it lies at or above its log's `sent_from`. The plan that has passed
+    it over, or sent it, was carried out as a whole: otherwise the catalog has learned of it by positions, and the logs
+    that it has moved have no `sent_from`. So what beat a record that was passed over lies below `published` as well.
+    """
+    names = sorted({target.topic for target in targets})
     logs = {name: tuple(below(log, log.published) for log in state.logs_of(name)) for name in names}
     return TopicLogs(storage=storage, order=state.record_order, logs=logs)
 

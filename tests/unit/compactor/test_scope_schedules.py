@@ -132,7 +132,7 @@ UNSETTLED: Final[tuple[AnyStep, ...]] = (
 
 
 def test_nothing_is_left_out_for_an_equal_record_that_was_passed_over(tmp_path: Path) -> None:
-    """With publish.unchanged=skip: what no reader has says nothing, while a fold of the topic is sent in part."""
+    """With publish.unchanged=skip: the catalog has learned of the first transaction by its positions alone."""
     oracle = Oracle(None, tmp_path, of_topics=True)
     oracle.run([OfTopics(), Restart(ONE._replace(unchanged="skip")), *UNSETTLED])
     logs = {log.tp: log for log in oracle.simulation.components.catalog.state.logs_of("u")}
