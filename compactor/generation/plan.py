@@ -138,10 +138,11 @@ def plan_change(
                 first_end=max(to, reported.end),
                 output_offset=reported.output_end,
             )
+    rules = tuple(_new_rules(state, change, topics, generations))
     if state.is_of_topics:
         _check_topics_as_a_whole(state, skips, generations)
     return ChangePlan(
-        rules=tuple(_new_rules(state, change, topics, generations)),
+        rules=rules,
         renewed=tuple(renewed.values()),
         skips=tuple(skips),
         generations=generations,

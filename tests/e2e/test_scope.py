@@ -8,6 +8,7 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import UNSET
 
 from compactor.errors import CatalogError
 from connectors.errors import OutputError
@@ -62,6 +63,12 @@ def table(records: list[Read]) -> Table:
     """Returns what a reader has that takes the last record of each key."""
     last = {record.key: record.value for record in records}
     return {key: value for key, value in last.items() if value is not None}
+
+
+def tables(deployment: Deployment, topic: str) -> list[Table]:
+    """Returns what a reader has of each partition of a topic that takes the last record of each key there."""
+    records = consume_all(deployment.bootstrap, topic)
+    return [table([each for each in records if each.partition == number]) for number in range(3)]
 
 
 def broken(deployment: Deployment) -> list[str]:
@@ -153,6 +160,41 @@ def test_read_again_as_a_whole(spark: SparkSession, deployment: Deployment) -> N
     assert done.exit_code == 0, done.output
     deployment.run_once(spark)
     assert table(consume_all(deployment.bootstrap, deployment.output)) == winners(deployment)
+
+
+def test_a_resync_applies_another_scope(
+    spark: SparkSession, deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys move to the output partitions of the other scope, and leave none behind, also if it is killed after G3."""
+    source, output = deployment.topic, deployment.output
+    produce(deployment.bootstrap, source, changes(8, 120, 2, BASE_MS))
+    deployment.run_once(spark, compaction_scope="partition")
+    assert tables(deployment, output) == tables(deployment, source)
+    files = (str(deployment.write(compaction_scope="topic")[0]), "--worker", str(deployment.write()[1]))
+    with pytest.raises(CatalogError, match=r"compaction\.scope was partition .* is topic now") as refused:
+        deployment.run_once(spark)
+    assert "keyfold resync" in refused.value.action
+    assert invoke("resync", *files).exit_code == 0
+    state = deployment.run_once(spark)
+    placed = [dict.fromkeys(each, number) for number, each in enumerate(tables(deployment, output))]
+    by_java, best = partitions_by_java(deployment), winners(deployment)
+    assert placed == [{key: number for key in best if by_java[key] == number} for number in range(3)]
+    assert {key: value for each in tables(deployment, output) for key, value in each.items()} == best
+    assert (state.scope, state.topics[source].outputs) == ("topic", 2)
+    add_partitions(deployment.bootstrap, source, 3)
+    produce(deployment.bootstrap, source, changes(9, 60, 3, BASE_MS + 2_000))
+    deployment.run_once(spark)
+    deployment.write(compaction_scope="partition")
+    small = invoke("resync", *files)
+    assert small.exit_code != 0
+    assert "it may have no fewer than 3" in " ".join(small.output.split())
+    add_partitions(deployment.bootstrap, output, 3)
+    monkeypatch.setenv("KEYFOLD_FAILPOINTS", "generation.after-commit=error")
+    assert invoke("resync", *files).exit_code != 0
+    monkeypatch.delenv("KEYFOLD_FAILPOINTS")
+    state = deployment.run_once(spark)
+    assert tables(deployment, output) == tables(deployment, source)
+    assert (state.scope, state.topics[source].outputs) == ("partition", UNSET)
 
 
 def test_scope_and_output_partitions_stay(spark: SparkSession, deployment: Deployment) -> None:

@@ -130,12 +130,19 @@ def test_what_is_changed_is_named_first(storage: Storage) -> None:
         Catalog.open(storage, "c").require("timestamp", "key", "topic")
 
 
-@pytest.mark.parametrize(("asked", "is_possible"), [(("timestamp", "key"), True), (("timestamp", "json"), False)])
-def test_the_way_to_another_order_is_named(storage: Storage, asked: tuple[str, str], is_possible: bool) -> None:
-    """If nothing but the order is another one, the source can be read again by it."""
+@pytest.mark.parametrize(
+    ("asked", "is_possible"),
+    [
+        (("timestamp", "key", "partition"), True),
+        (("timestamp", "key", "topic"), True),
+        (("timestamp", "json", "partition"), False),
+    ],
+)
+def test_the_way_to_other_rules_is_named(storage: Storage, asked: tuple[str, str, str], is_possible: bool) -> None:
+    """If the identity of keys stays, the source can be read again by them."""
     owned(storage)
     with pytest.raises(CatalogError) as caught:
-        Catalog.open(storage, "c").require(*asked, "partition")
+        Catalog.open(storage, "c").require(*asked)
     assert ("keyfold resync CONNECTOR.json" in caught.value.action) is is_possible
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from compactor.errors import OffsetChangeError
@@ -19,6 +20,7 @@ from compactor.model.actions import (
     Publish,
     Refill,
     Reorder,
+    Rescope,
     Skip,
 )
 from compactor.model.log import Gap, Generation, OutputPoint, Run, lost_by
@@ -266,6 +268,36 @@ def test_another_order_comes_with_all_logs_that_begin_again() -> None:
             decided(offsets, anew=is_anew, order="header:v")
         with pytest.raises(OffsetChangeError, match=r"fill was none and is unavailable now, .*compaction.fill back"):
             decided(offsets, anew=is_anew, fill="unavailable")
+
+
+@pytest.mark.parametrize(
+    ("scope", "sizes", "outcome"),
+    [
+        ("topic", (2, 2), Rescope(scope="topic", outputs={"t": 2})),
+        ("topic", (3, 1), Rescope(scope="topic", outputs={"t": 1})),
+        ("topic", (2, 3), "t.compacted has 3 partitions, and its source t has 2: .* no more than 2"),
+        ("topic", (2, 0), "t.compacted has 0 partitions"),
+        ("partition", (2, 2), Rescope(scope="partition")),
+        ("partition", (2, 5), Rescope(scope="partition")),
+        ("partition", (2, 1), "t.compacted has 1 partitions, and its source t has 2: .* no fewer than 2"),
+    ],
+)
+def test_another_scope_needs_an_output_of_a_size(scope: str, sizes: tuple[int, int], outcome: Rescope | str) -> None:
+    """By topic no position can speak for more partitions than the source has; by partition each log needs one."""
+    before = state(Rescope(scope="topic", outputs={"t": 1})) if scope == "partition" else state()
+    topics = {"t": FoundTopic("id-t", "out-id", partitions=sizes[0], outputs=sizes[1])}
+    everything = {T0: None, T1: None}
+    if isinstance(outcome, str):
+        with pytest.raises(OffsetChangeError, match=outcome):
+            decided(everything, anew=True, known=before, topics=topics, scope=scope)
+        return
+    first, *_ = actions = decided(everything, anew=True, known=before, topics=topics, scope=scope)
+    assert first == outcome
+    spread = outcome.outputs.get("t", UNSET)
+    assert apply(before, actions).topics["t"].outputs == spread
+    with pytest.raises(OffsetChangeError, match=r"scope was .*, and partition t-1 would keep"):
+        decided({T0: None}, anew=True, known=before, topics=topics, scope=scope)
+    assert not any(isinstance(each, Rescope) for each in decided(everything, anew=True, known=before, topics=topics))
 
 
 def test_another_fill_does_as_well() -> None:

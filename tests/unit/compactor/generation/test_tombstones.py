@@ -45,6 +45,25 @@ def test_each_key_has_one_below_every_offset_of_the_source(
     assert {file.path.startswith("runs/4-generation-") for file in lead.files} == {True}
 
 
+def test_a_key_that_moves_is_that_of_no_other_record(tmp_path: Path) -> None:
+    """Its tombstone has its own bytes, and an identity that nobody can know before; others are compared as always."""
+    storage, found = LocalStorage(str(tmp_path)), set[bytes]()
+    for _ in range(2):
+        compare = tombstones.staying(lambda key: (key.upper(), "text"), {b"c"})
+        lead = write_tombstones(storage, TP, KEYS, 4, 1_000, 1 << 27, compare)
+        assert lead is not None
+        generation = begin_generation(log(tp=TP), Generation(number=2, start=0, first_end=9), lead)
+        rows = {row["key"]: row for batch in read(storage, whole(generation)) for row in batch.to_pylist()}
+        assert sorted(rows) == KEYS
+        assert (rows[b"a"]["key_identity"], rows[b"c"]["key_encoding"]) == (b"A", "text")
+        found.add(rows[b"c"]["key_identity"])
+    assert len(found) == 2
+    assert all(len(identity) == 17 for identity in found)
+    by_bytes = tombstones.staying(None, {b"c"})
+    assert by_bytes(b"a") == (None, None)
+    assert by_bytes(b"c")[1] is None
+
+
 def test_without_keys_there_is_no_run(tmp_path: Path) -> None:
     """Nor any file."""
     assert write_tombstones(LocalStorage(str(tmp_path)), TP, [], 1, 0, 1 << 20) is None

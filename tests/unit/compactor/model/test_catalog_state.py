@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from compactor.errors import CatalogError, GapError
@@ -18,6 +19,7 @@ from compactor.model.actions import (
     DropSnapshot,
     PlanFold,
     Publish,
+    Rescope,
     RestoreLog,
     SetBuckets,
 )
@@ -119,6 +121,17 @@ def test_buckets_are_dealt_to_all_partitions_anew() -> None:
     added = [AddPartition(topic="t", partition=number, bucket=0, start=0) for number in range(3)]
     state = apply(CatalogState(), [*added, SetBuckets(count=2)])
     assert (state.buckets, [log.bucket for log in state.logs]) == (2, [0, 1, 0])
+
+
+def test_another_scope_deals_partitions_and_names_the_spread_of_keys() -> None:
+    """By topic as a whole, to the same number of ids; by partition in turn again, and no key is spread."""
+    topics = [AddTopic(topic=name, topic_id=name, output=name, output_id=name) for name in "tu"]
+    added = [AddPartition(topic=name, partition=number, bucket=0, start=0) for name in "tu" for number in range(2)]
+    state = apply(CatalogState(), [*topics, *added, SetBuckets(count=2)])
+    by_topic = apply(state, [Rescope(scope="topic", outputs={"t": 2})])
+    assert (by_topic.scope, by_topic.buckets, [log.bucket for log in by_topic.logs]) == ("topic", 2, [0, 0, 1, 1])
+    assert [topic.outputs for topic in by_topic.topics.values()] == [2, UNSET]
+    assert apply(by_topic, [Rescope(scope="partition")]) == state
 
 
 def test_few_partitions_are_dealt_in_turn_behind_those_there_are() -> None:

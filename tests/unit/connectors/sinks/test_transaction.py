@@ -240,6 +240,32 @@ def test_a_refused_record_retires_the_other_keys_of_its_identity() -> None:
     assert progress.sent()[0].output_offset == 9
 
 
+def test_a_generation_s_tombstone_goes_to_its_own_partition_and_others_by_their_keys() -> None:
+    """If keys are spread over the output; before it the keys that it retires, each by its own."""
+    targets = tuple(
+        PublishTarget(topic="t", partition=number, bucket=0, output="out", start=-1, end=10, outputs=2)
+        for number in range(2)
+    )
+    progress = PublishProgress(replace(PLAN, targets=targets), {"out": "x"})
+    # By Kafka's default partitioner a and b go to 0 of two, k0 and k1 to 1.
+    rows = pa.RecordBatch.from_pylist(
+        [
+            {"topic": "t", "partition": 1, "offset": offset, "timestamp": 7, "key": key}
+            for offset, key in ((-2, b"a"), (-1, b"b"), (3, b"a"), (4, b"k0"))
+        ],
+        schema=record.RUN,
+    )
+    rows = rows.append_column(RETIRED, pa.array([None, [b"k1", b"a"], None, [b"b"]], pa.list_(pa.binary())))
+    producer = Placed()
+    places = [target.tp for target in targets]
+    session = FakeSession(producer, 5.0)
+    session.high_watermarks = lambda places: dict.fromkeys(places, 9)
+    Transaction(session, progress, WriteRules()).send(
+        list(partition_batches(iter([rows]), places, TransactionLimits()))
+    )
+    assert [partition for _, partition, _ in producer.placed] == [1, 1, 0, 1, 0, 0, 1]
+
+
 def test_partitions_of_several_topics_are_encoded_together_each_with_its_own() -> None:
     """Each record goes to its own topic and partition, with its own source, by offset; dead letters between them."""
     records = [
