@@ -16,7 +16,7 @@ KeyfoldError                      base: a message and a next action
 ├── PublishInterruptedError       a publish ended early: read positions again, plan again; retriable
 │   └── PositionMovedError        the group does not hold the position that was planned from
 ├── PositionError                 committed position missing, lower or not ours: an operator decides
-│   └── NoCatalogError            a catalog has committed positions, and the folder lists none; retriable
+│   └── NoCatalogError            a catalog has committed or published, and the folder lists none; retriable
 ├── CatalogError                  the catalog is damaged, or is not the one that was expected
 │   ├── BrokenChainError          a commit does not follow the one that was read before it
 │   └── DamagedError              a file of the catalog is not what was written
@@ -152,7 +152,10 @@ class PositionError(KeyfoldError):
 
 
 class NoCatalogError(PositionError):
-    """A catalog has committed positions, and the connector's folder lists none: a store may not tell, or be away."""
+    """A catalog has committed positions, or published, and the connector's folder lists none, or a new one.
+
+    The store may not tell, or be away.
+    """
 
     retriable = True
 

@@ -39,6 +39,8 @@ _BEGIN_ANEW: Final = (
     "output as well, with keyfold delete CONNECTOR.json --outputs: the next run begins anew"
 )
 
+_GOES_ON: Final = "The connector is started again: if a catalog is there that the store has not listed, it goes on."
+
 
 def resume_point(
     log: PartitionLog,
@@ -170,12 +172,15 @@ def _held(position: Position | None) -> str:
 
 
 def _check_tail(log: PartitionLog, topic: Topic, last: int, held: str) -> None:
-    """Raises PositionError if the output holds more than the catalog knows that it began to send."""
+    """Raises PositionError if the output holds more than the catalog knows that it began to send.
+
+    A catalog that has sent nothing may have been made as a list hid the real one: NoCatalogError.
+    """
     if not log.may_be_sent:
-        raise PositionError(
+        raise NoCatalogError(
             f"{held}, the catalog has not begun to publish, but {topic.output}-{log.partition} already holds source "
             f"offset {last}.",
-            f"Restore the catalog that published it; or {_delete_anew(topic)}.",
+            f"{_GOES_ON} Restore the catalog that published it; or {_delete_anew(topic)}.",
         )
     if last >= log.folded_end:
         raise PositionError(
@@ -194,10 +199,10 @@ def _no_source_offsets(log: PartitionLog, topic: Topic, held: str) -> PositionEr
     """Returns the error for an output with records that name no source offsets: what was sent is not known."""
     records = f"the records in {topic.output}-{log.partition} do not name source offsets of {log.tp}"
     if not log.may_be_sent:
-        return PositionError(
+        return NoCatalogError(
             f"{held}, the catalog has not begun to publish, but {records}: all may have been published already.",
-            "Restore the storage folder and the group's offsets that belong to this output; or, where nothing of it is "
-            f"needed, {_delete_anew(topic)}.",
+            f"{_GOES_ON} Restore the storage folder and the group's offsets that belong to this output; or, where "
+            f"nothing of it is needed, {_delete_anew(topic)}.",
         )
     return PositionError(
         f"{held}, the catalog has published up to {log.published}, and {records} (output.source.headers.enable=false).",

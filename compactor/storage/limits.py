@@ -54,6 +54,9 @@ class StoreTimes(Struct, frozen=True):
     connect_s: float = 5
     # How long (s) a request may take with its answer: a part of PART_BYTES fits in at 140 kB/s.
     request_s: float = 60
+    # The same for one of up to SMALL_BYTES, as most are: they fit in at 100 kB/s. A pause waits for the step under way,
+    # and so for a store that hangs.
+    small_s: float = 10
     # After how long (ms) a lock that was not renewed counts as free.
     lease_ms: int = LEASE_MS
     # What one list may take, in all its requests.

@@ -2,7 +2,7 @@
 
 The one place that knows obstore. Every method raises StorageError with the object's URL and what to do; a request that
 the store throttles (503, 429) or does not answer is sent again, with growing pauses, for up to `retry_s`. A store
-that takes a request and never answers is given up after `request_s`.
+that takes a request and never answers is given up after `small_s`, or `request_s` if many bytes go to or fro.
 
 A create is different: if its answer was lost, to send it again would find the object that it has made itself. So it is
 sent once at a time, and carries a random mark among the object's attributes: by the mark the object is known as its
@@ -24,7 +24,7 @@ from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wa
 
 from compactor.errors import DEFECT, MissingFileError, StorageError, StorageRefusedError, UnsupportedStorageError
 from compactor.storage.base import refused
-from compactor.storage.limits import UNHEALTHY, StoreTimes, check_size
+from compactor.storage.limits import SMALL_BYTES, UNHEALTHY, StoreTimes, check_size
 from compactor.storage.object_list import ObjectList
 from compactor.storage.request_counts import REQUESTS
 from compactor.storage.store_errors import StoreCredentials, brief
@@ -113,19 +113,32 @@ class ObjectClient:
         self.times = bucket.times
         self._bucket = bucket
         retry_timeout = timedelta(seconds=bucket.times.retry_s)
-        self._store = _open(bucket, {"max_retries": 100, "retry_timeout": retry_timeout})
+        retried = {"max_retries": 100, "retry_timeout": retry_timeout}
+        self._large, self._small = (_open(bucket, retried, s) for s in (bucket.times.request_s, bucket.times.small_s))
         self._refuses_copies = False
         """Whether the store has answered a copy with "not implemented"; set by `copy`, for the life of the process."""
         self._credentials = StoreCredentials(bucket.options, os.environ)
-        # Sends a create once: only `create` knows whether another try is right.
-        self._once = _open(bucket, {"max_retries": 0, "retry_timeout": retry_timeout})
+        # Send a create once, by whether it is large: only `create` knows whether another try is right.
+        once = {"max_retries": 0, "retry_timeout": retry_timeout}
+        self._once = [_open(bucket, once, s) for s in (bucket.times.small_s, bucket.times.request_s)]
+
+    def _store(self, size: int) -> ObjectStore:
+        """Returns what asks for, or sends, up to `size` bytes."""
+        return self._large if size > SMALL_BYTES else self._small
 
     def url(self, key: str) -> str:
         """Returns the object as messages show it."""
         return f"{self._bucket.url}/{key}"
 
     def get(self, key: str, at_most: int) -> bytes:
-        """Reads a whole object; MissingFileError if it is absent, ForeignContentError if it has more bytes."""
+        """Reads a whole object; MissingFileError if it is absent, ForeignContentError if it has more bytes.
+
+        Most are small, whatever is allowed: a store that hangs is noticed by the beginning, in the time of a small one.
+        """
+        if at_most > SMALL_BYTES:
+            data, size = self.get_start(key, SMALL_BYTES)
+            if size <= SMALL_BYTES:
+                return data
         return self._get(key, {}, at_most)[0]
 
     def get_start(self, key: str, length: int) -> tuple[bytes, int]:
@@ -147,7 +160,7 @@ class ObjectClient:
         import obstore
 
         with self._errors("read", key, missing=True):
-            answer = obstore.get(self._store, key, options=options)
+            answer = obstore.get(self._store(at_most), key, options=options)
             size = answer.meta["size"]
             if "range" not in options:
                 check_size(self.url(key), size, at_most)
@@ -166,7 +179,7 @@ class ObjectClient:
         REQUESTS.add("head")
         with self._errors("look at", key):
             try:
-                return _info(obstore.head(self._store, key))
+                return _info(obstore.head(self._small, key))
             except FileNotFoundError:
                 return None
 
@@ -177,7 +190,7 @@ class ObjectClient:
         REQUESTS.add("head")
         with self._errors("look at", key):
             try:
-                answer = obstore.get(self._store, key, options={"head": True})
+                answer = obstore.get(self._small, key, options={"head": True})
             except FileNotFoundError:
                 return None
             attributes = {str(name).lower(): str(value) for name, value in answer.attributes.items()}
@@ -189,7 +202,8 @@ class ObjectClient:
         import obstore
 
         with self._errors("write", key):
-            obstore.put(self._store, key, data, attributes=dict(attributes or {}), use_multipart=False)
+            store = self._store(len(data))
+            obstore.put(store, key, data, attributes=dict(attributes or {}), use_multipart=False)
         REQUESTS.add("put")
         REQUESTS.add("bytes_written", len(data))
 
@@ -208,7 +222,8 @@ class ObjectClient:
         compared: Any = {name: value for name, value in known.items() if value is not None} or "overwrite"
         with self._errors("write", key):
             try:
-                obstore.put(self._store, key, data, attributes=dict(attributes), mode=compared, use_multipart=False)
+                store = self._store(len(data))
+                obstore.put(store, key, data, attributes=dict(attributes), mode=compared, use_multipart=False)
             except (exceptions.PreconditionError, exceptions.AlreadyExistsError, FileNotFoundError):
                 there = self.state(key)
                 return there is not None and attributes.items() <= there.attributes.items()
@@ -248,7 +263,7 @@ class ObjectClient:
         REQUESTS.add("put")
         try:
             with self._errors("copy", source, missing=True):
-                obstore.copy(self._store, source, target)
+                obstore.copy(self._large, source, target)
         except StorageError as error:
             self._refuses_copies = isinstance(error, UnsupportedStorageError) or bool(_NO_COPIES.search(error.message))
             raise
@@ -284,7 +299,8 @@ class ObjectClient:
         try:
             with self._errors("create", key):
                 try:
-                    obstore.put(self._once, key, data, mode="create", attributes=dict(marks))
+                    store = self._once[len(data) > SMALL_BYTES]
+                    obstore.put(store, key, data, mode="create", attributes=dict(marks))
                 except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
                     there = self.state(key)
                     return None if there is None else there.attributes.get(_MARK) == marks[_MARK]
@@ -303,7 +319,7 @@ class ObjectClient:
 
         REQUESTS.add("put")
         with self._errors("write", key):
-            return obstore.open_writer(self._store, key, buffer_size=PART_BYTES)
+            return obstore.open_writer(self._large, key, buffer_size=PART_BYTES)
 
     def write_part(self, key: str, writer: WritableFile, data: bytes) -> None:
         """Uploads `data`, the next part of the object `key`."""
@@ -335,7 +351,7 @@ class ObjectClient:
 
     def listing(self, seconds: float) -> ObjectList:
         """Begins a list that takes up to `seconds` in all its requests: a context for `pages`."""
-        return ObjectList(self._store, seconds)
+        return ObjectList(self._small, seconds)
 
     @property
     def skips(self) -> bool:
@@ -350,7 +366,7 @@ class ObjectClient:
             some = list(keys[start : start + _DELETE_MAX])
             with self._errors("delete", some[0]):
                 try:
-                    obstore.delete(self._store, some)
+                    obstore.delete(self._small, some)
                 except FileNotFoundError:
                     self._delete_each(some)
             REQUESTS.add("delete")
@@ -362,7 +378,7 @@ class ObjectClient:
         for key in keys:
             REQUESTS.add("delete")
             try:
-                obstore.delete(self._store, key)
+                obstore.delete(self._small, key)
             except FileNotFoundError:
                 continue
 
@@ -412,13 +428,13 @@ def client_of(bucket: StoreBucket) -> ObjectClient:
     return _CLIENTS[bucket]
 
 
-def _open(bucket: StoreBucket, retry: dict[str, Any]) -> ObjectStore:
+def _open(bucket: StoreBucket, retry: dict[str, Any], request_s: float) -> ObjectStore:
     from obstore import exceptions, store
 
     kind: Any = {"s3": store.S3Store, "gs": store.GCSStore, "az": store.AzureStore}[bucket.scheme]
     client: dict[str, Any] = {
         "connect_timeout": timedelta(seconds=bucket.times.connect_s),
-        "timeout": timedelta(seconds=bucket.times.request_s),
+        "timeout": timedelta(seconds=request_s),
         **({"allow_http": True} if bucket.allow_http else {}),
     }
     try:

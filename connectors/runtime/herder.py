@@ -191,11 +191,11 @@ class Herder:
             if not supervisor.join(max(0, until_ms - self._clock.monotonic_ms()) / 1000):
                 yield name
 
-    def release(self) -> list[BaseException | None]:
+    def release(self, within_ms: int | None = None) -> list[BaseException | None]:
         """Gives all locks back; returns what each connector has ended with.
 
-        A storage that does not answer is waited for no longer than `locks_ms`: then `is_releasing`, and the locks end
-        with this process, or a while later on an object store.
+        A storage that does not answer is waited for no longer than `within_ms`, nor `locks_ms`: then `is_releasing`,
+        and the locks end with this process, or a while later on an object store.
         """
         self.specs.end()
         supervisors = self._all_supervisors()
@@ -203,7 +203,7 @@ class Herder:
             for supervisor in supervisors:
                 self._locks.ask(supervisor.release)
             self._locks.ask(self.specs.release)
-        self._locks.wait(self._locks_ms / 1000)
+        self._locks.wait((self._locks_ms if within_ms is None else min(within_ms, self._locks_ms)) / 1000)
         return [supervisor.error for supervisor in supervisors]
 
     @property

@@ -41,8 +41,10 @@ _log = structlog.get_logger()
 
 STEP_SHARE: Final = 0.6
 """The part of task.shutdown.graceful.timeout.ms in which a step may still finish; after it the step is cancelled."""
+JOIN_SHARE: Final = 0.8
+"""The part in which connectors and the query end. In the rest Spark is closed, and locks are given back."""
 LEAST_MS: Final = 1_000
-"""Spark has at least this long to close, however long the connectors took."""
+"""Spark has at least this long to close, and so have locks, however long the connectors took."""
 
 
 class WorkerTimings(Struct, frozen=True):
@@ -113,6 +115,8 @@ class Worker:
         self._reloading: CancellableThread | None = None
         """Reads connector files again, as disk, storage and what users write in them are waited for; one at a time."""
         self._gone: KeyfoldError | None = None
+        # When (monotonic ms) all has to be over; None as long as it does not end.
+        self._until_ms: int | None = None
         herder.changed = self._stop.wake
 
     def run(self, *, once: bool, lives_on: bool = False) -> int:
@@ -135,7 +139,7 @@ class Worker:
             finally:
                 if self._reloading is not None:
                     self._reloading.stop()
-                errors_found = self._herder.release()
+                errors_found = self._herder.release(self._locks_ms())
                 if self._herder.is_releasing:
                     self._abandon("giving back owner.lock")
         code = errors.EXIT_FENCED if self._is_fenced else outcome([self._gone, *errors_found])
@@ -150,13 +154,15 @@ class Worker:
                 self._herder.begin(RunContext(spark, query, once, self._stop.wake, self._herder.configs))
             self._watch(spark, query)
         finally:
-            until_ms = self._clock.monotonic_ms() + self._graceful_ms
+            began_ms = self._clock.monotonic_ms()
+            self._until_ms = began_ms + self._graceful_ms
+            joined_ms = began_ms + round(self._graceful_ms * JOIN_SHARE)
             if query is not None:
                 query.begin_stop()
-                self._stop_all(until_ms)
-                if not query.stop(max(0, until_ms - self._clock.monotonic_ms()) / 1000):
+                self._stop_all(began_ms + round(self._graceful_ms * STEP_SHARE), joined_ms)
+                if not query.stop(max(0, joined_ms - self._clock.monotonic_ms()) / 1000):
                     self._abandon("the streaming query")
-            self._close(spark, until_ms)
+            self._close(spark, (joined_ms + self._until_ms) // 2)
 
     def _session(self, *, once: bool) -> SparkSession | None:
         """Waits for Spark; returns None if nothing is left to do with it.
@@ -264,11 +270,10 @@ class Worker:
         _log.error("Spark is gone", error=str(gone))
         return True
 
-    def _stop_all(self, until_ms: int) -> None:
-        """Stops every connector; one that has not ended by `until_ms`, on the monotonic clock, is left as it is."""
+    def _stop_all(self, drop_at_ms: int, until_ms: int) -> None:
+        """Stops every connector; cancels at `drop_at_ms` what one still does, and leaves it at `until_ms` as it is."""
         if self._stop.is_set():
             _log.info("stopping", connectors=self._herder.alive())
-        drop_at_ms = until_ms - round(self._graceful_ms * (1 - STEP_SHARE))
         for name in self._herder.stop(drop_at_ms, until_ms):
             self._abandon(f"connector {name}")
 
@@ -288,6 +293,10 @@ class Worker:
     def _left_s(self, until_ms: int) -> float:
         """Returns the seconds until `until_ms`, on the monotonic clock, but at least LEAST_MS."""
         return max(LEAST_MS, until_ms - self._clock.monotonic_ms()) / 1000
+
+    def _locks_ms(self) -> int | None:
+        """Returns how long (ms) locks may take to be given back; None: as long as at the start."""
+        return None if self._until_ms is None else round(self._left_s(self._until_ms) * 1000)
 
     def _abandon(self, what: str) -> None:
         self.abandoned.append(what)

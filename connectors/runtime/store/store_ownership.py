@@ -201,7 +201,7 @@ class StoreOwnership:
             return
         self._has_it = False
         _log.warning(
-            "another worker has taken the connectors made over REST: changes are refused here",
+            "connectors made over REST are another worker's, or storage.location is away: changes are refused here",
             folder=self._store.location,
             owner=self._owner(),
         )

@@ -84,18 +84,26 @@ class VersionedFiles:
         return {name: version.data for name, version in sorted(newest.items()) if version.data != REMOVED}
 
     def _refuse_incomplete(self, listed: Collection[str]) -> None:
-        """Raises StorageError if a file is there that this process knows, and is not `listed`.
+        """Raises StorageError if a file that this process knows is not `listed`: a removal would be.
 
-        What answers may be a proxy with a page of its own, or a store that lists late. A removal is listed.
+        What answers may be a proxy with a page of its own, a store that lists late, or the empty folder in which
+        nothing is mounted any more.
         """
         for name, version in self._newest.items():
             if name not in listed and version.data != REMOVED:
-                with suppress(MissingFileError):  # all that was left of it is gone, after KEPT_MS
+                place = f"{self._storage.location}/{self._folder}"
+                try:
                     self._storage.read(self._path(name, version.number), _LONGEST)
+                except MissingFileError:
                     raise StorageError(
-                        f"{self._storage.location}/{self._folder} holds {name}, and a list of it does not show that.",
-                        "See whether storage.location is what answers, and not a proxy; it is asked again.",
-                    )
+                        f"{place} has nothing of {name}, which this worker has stored there or read.",
+                        "See whether storage.location is mounted; it is asked again. If the file was removed by hand, "
+                        "start the worker again.",
+                    ) from None
+                raise StorageError(
+                    f"{place} holds {name}, and a list of it does not show that.",
+                    "See whether storage.location is what answers, and not a proxy; it is asked again.",
+                )
 
     def path(self, name: str) -> str:
         """Returns the path of the newest version that this process knows, as it is shown in messages."""

@@ -146,6 +146,15 @@ def test_what_is_unclear_is_an_error(log: PartitionLog, position: Position | Non
     assert raised.value.action
 
 
+@pytest.mark.parametrize("log", [FRESH, PUBLISHED])
+@pytest.mark.parametrize("tail", [50, Unknown.UNKNOWN])
+def test_a_catalog_that_has_sent_nothing_may_be_beside_the_real_one(log: PartitionLog, tail: Tail) -> None:
+    """A store may have listed the folder as empty as it was made: the next run looks again, others wait for people."""
+    with pytest.raises(PositionError) as raised:
+        resume_point(log, TOPIC, OURS, None, lambda: tail)
+    assert raised.value.retriable is (log is FRESH)
+
+
 def test_without_an_output_the_floor_decides() -> None:
     """With output.topic=none there is nothing to read back."""
     topic = replace(TOPIC, output=None, output_id=None)

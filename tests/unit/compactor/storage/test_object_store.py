@@ -19,7 +19,7 @@ from obstore import exceptions
 
 from compactor.errors import MissingFileError, StorageError, UnsupportedStorageError
 from compactor.storage.base import Storage
-from compactor.storage.limits import StoreTimes
+from compactor.storage.limits import MOST_BYTES, SMALL_BYTES, StoreTimes
 from compactor.storage.locations import StoreOptions, open_storage
 from compactor.storage.object_client import PART_BYTES, ObjectClient, ObjectState
 from compactor.storage.object_store import ObjectStorage
@@ -316,6 +316,26 @@ def test_a_store_that_never_answers_is_an_error(storage: Storage, proxy: FaultyP
     most_s = 5 * (times.request_s + times.retry_s)  # this machine may have other work
     assert {name: seconds for name, seconds in taken.items() if seconds >= most_s} == {}
     assert proxy.counts["hangs"] >= len(ASKS)
+
+
+@pytest.mark.parametrize("times", [StoreTimes(connect_s=1, request_s=30, small_s=1, retry_s=1)])
+def test_what_is_small_is_given_up_sooner(storage: Storage, proxy: FaultyProxy) -> None:
+    """All that a step asks before and after its files: a pause waits for it, and other requests of the connector do."""
+    storage.write("catalog", bytes(10))
+    assert storage.read("catalog", MOST_BYTES) == bytes(10)
+    storage.write("large", bytes(SMALL_BYTES + 1))
+    assert storage.read("large", MOST_BYTES) == bytes(SMALL_BYTES + 1)
+    proxy.faults = Faults(hangs=True)
+    small = [ask for name, ask in ASKS.items() if "large" not in name and name != "copy"]
+    asked = [*small, lambda storage: storage.read("catalog", MOST_BYTES)]
+
+    def fails(ask: Callable[[Storage], object]) -> bool:
+        with pytest.raises(StorageError, match="healthy"):
+            ask(storage)
+        return True
+
+    with ThreadPoolExecutor(len(asked)) as askers:
+        assert all(askers.map(fails, asked, timeout=20))
 
 
 @QUICK

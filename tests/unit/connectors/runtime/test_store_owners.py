@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import structlog
 
 from compactor.catalog import owner_lock
 from compactor.errors import StorageError
+from compactor.storage.local import LocalStorage
 from connectors.errors import ConflictError
 from connectors.runtime.herder import Herder
 from connectors.runtime.lifecycle import TargetState
@@ -19,7 +21,7 @@ from tests.support.herd import Herd, config, put
 from tests.support.kafka import wait_until
 from tests.support.memory.storage import FailingStorage, MemoryStorage, lose_answer
 
-LOST = "another worker has taken the connectors made over REST: changes are refused here"
+LOST = "connectors made over REST are another worker's, or storage.location is away: changes are refused here"
 
 
 class Workers:
@@ -114,6 +116,29 @@ def test_connectors_that_a_list_leaves_out_run_on(workers: Workers) -> None:
     assert workers.a.names() == ["a", NAME]
     workers.a.specs.target("a", TargetState.PAUSED)
     assert workers.stored() == {"a": TargetState.PAUSED}
+
+
+def test_connectors_run_on_while_nothing_is_mounted(tmp_path: Path) -> None:
+    """Whatever is asked meanwhile, also of connectors that there are not: the empty folder says nothing of them."""
+    place, aside = tmp_path / "storage", tmp_path / "aside"
+    herder = Herd(tmp_path).begin(store=ConnectorStore(LocalStorage(place).sub(".worker")))
+    put(herder, config("a"))
+    place.rename(aside)
+    changes: tuple[Callable[[], object], ...] = (
+        lambda: herder.specs.target("absent", TargetState.PAUSED),
+        lambda: put(herder, config("b")),
+        lambda: herder.specs.delete("a"),
+    )
+    for change in changes:
+        with pytest.raises(StorageError, match="has nothing of a"):
+            change()
+    assert herder.names() == ["a"]
+    shutil.rmtree(place)
+    aside.rename(place)
+    put(herder, config("b"))
+    herder.specs.target("a", TargetState.PAUSED)
+    stored = {one.name: one.target_state for one in ConnectorStore(LocalStorage(place).sub(".worker")).connectors()}
+    assert stored == {"a": TargetState.PAUSED, "b": TargetState.RUNNING}
 
 
 @pytest.mark.parametrize("change", ["put", "target", "delete"])

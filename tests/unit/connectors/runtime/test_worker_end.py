@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -37,7 +38,7 @@ from connectors.runtime.herder import Herder
 from connectors.runtime.lifecycle import RunState, TargetState
 from connectors.runtime.supervisor import RunContext
 from connectors.runtime.supervisor import Supervisor as RealSupervisor
-from connectors.runtime.worker import Health, Worker, WorkerParts, WorkerTimings
+from connectors.runtime.worker import LEAST_MS, Health, Worker, WorkerParts, WorkerTimings
 from connectors.spark.session import SparkStart
 from tests.support.cli import connector_file, worker_file, worker_over
 from tests.support.spark_standins import StandInSession, starting, up
@@ -162,6 +163,22 @@ def test_what_does_not_end_in_its_time_is_left(worker: Any) -> None:
     assert (made.abandoned, code) == (["connector c", "Spark"], EXIT_OK)
     assert [line["what"] for line in logged if line["log_level"] == "warning"] == made.abandoned
     assert spark.killed.is_set()
+
+
+def test_all_of_the_end_has_one_time(tmp_path: Path) -> None:
+    """A connector, Spark and a lock that hang one after the other take that time together, and no further one each."""
+    one, spark = Supervisor(hangs=True), StandInSession(hangs=True)
+    never = threading.Event()
+    one.release = never.wait  # type: ignore[method-assign]
+    graceful_s = 5.0
+    config, herder = supervised(tmp_path, one, **{"task.shutdown.graceful.timeout.ms": str(round(graceful_s * 1000))})
+    made = Worker(config, herder, SystemClock(), Observer(), up(spark), parts=WorkerParts(query=quiet_query()))
+    made.on_stop(signal.SIGTERM, None)
+    began = time.monotonic()
+    made.run(once=False)
+    assert time.monotonic() - began < graceful_s + 2 * LEAST_MS / 1000
+    assert made.abandoned == ["connector c", "Spark", "giving back owner.lock"]
+    never.set()
 
 
 def test_the_end_of_spark_is_seen_while_files_are_read_again(worker: Any) -> None:
