@@ -64,13 +64,16 @@ def dump(
     config, settings = configs_of(connector, worker)
     from connectors.operations import dump as operation
 
-    out, as_text, told = JsonLines(), writes_to_terminal() if text is None else text, partition
+    out, as_text, told, is_absent = JsonLines(), writes_to_terminal() if text is None else text, partition, True
     for number, records in operation.dump(config, settings, topic, partition, key, limit):
         if number != told:
             note(f"partition {number}:")
             told = number
+        is_absent = False
         out.write(lines(records, text=as_text))
     out.flush()
+    if key is not None and is_absent:
+        note(f'Nothing is kept of "{key[:100]}".')
 
 
 def writes_to_terminal() -> bool:

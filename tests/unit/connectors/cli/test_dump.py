@@ -126,11 +126,12 @@ def test_several_topics_are_named_to_choose_one() -> None:
 
 
 def test_a_key_is_found_in_its_partition(tmp_path: Path) -> None:
-    """Without --partition each is looked through, and stderr says in which one the key is."""
+    """Without --partition each is looked through, and stderr says in which one the key is, or that it is in none."""
     keep(tmp_path, ROWS)
     where = "dump", connector_file(tmp_path), "--worker", worker_file(tmp_path)
     found = invoke(*where, "--key", "gone")
     assert (found.stdout.splitlines(), found.stderr) == (LINES[2:], "partition 0:\n")
-    assert invoke(*where, "--key", "nowhere").output == ""
+    absent = invoke(*where, "--key", "nowhere")
+    assert (absent.exit_code, absent.stdout, absent.stderr) == (0, "", 'Nothing is kept of "nowhere".\n')
     neither = invoke(*where)
     assert (neither.exit_code, "Neither --partition nor --key" in neither.stderr) == (2, True)
