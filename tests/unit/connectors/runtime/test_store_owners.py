@@ -121,7 +121,7 @@ def test_connectors_that_a_list_leaves_out_run_on(workers: Workers) -> None:
 def test_connectors_run_on_while_nothing_is_mounted(tmp_path: Path) -> None:
     """Whatever is asked meanwhile, also of connectors that there are not: the empty folder says nothing of them."""
     place, aside = tmp_path / "storage", tmp_path / "aside"
-    herder = Herd(tmp_path).begin(store=ConnectorStore(LocalStorage(place).sub(".worker")))
+    herder = Herd(tmp_path).begin(store=ConnectorStore(LocalStorage(str(place)).sub(".worker")))
     put(herder, config("a"))
     place.rename(aside)
     changes: tuple[Callable[[], object], ...] = (
@@ -137,7 +137,9 @@ def test_connectors_run_on_while_nothing_is_mounted(tmp_path: Path) -> None:
     aside.rename(place)
     put(herder, config("b"))
     herder.specs.target("a", TargetState.PAUSED)
-    stored = {one.name: one.target_state for one in ConnectorStore(LocalStorage(place).sub(".worker")).connectors()}
+    stored = {
+        one.name: one.target_state for one in ConnectorStore(LocalStorage(str(place)).sub(".worker")).connectors()
+    }
     assert stored == {"a": TargetState.PAUSED, "b": TargetState.RUNNING}
 
 
