@@ -1,7 +1,7 @@
 """What the engine needs from outside, as its ports.
 
-`connectors.runtime.kafka_broker` and `connectors.sinks.publisher` implement what it needs from Kafka, and
-`connectors.chain.fill` what looks into values.
+`connectors.runtime.kafka_broker` and `connectors.sinks.publisher` implement what it needs from Kafka,
+`connectors.chain.fill` and `connectors.typed.column_types` what looks into values.
 """
 
 from __future__ import annotations
@@ -122,4 +122,75 @@ class Fill(Protocol):
         how a value is written, if a converter writes that there. Raises what asking for a schema raises; a value that
         cannot be read stays as it is.
         """
+        ...
+
+
+class ColumnLayout(NamedTuple):
+    """The columns that the keys or values of a snapshot become: the fields of `type`.
+
+    `renamed` has the field of each column that has another name. `kept` is what the next snapshot begins with, None if
+    it begins with nothing.
+    """
+
+    type: pa.StructType
+    renamed: Mapping[str, str]
+    kept: str | None = None
+
+
+class Decoded(NamedTuple):
+    """What records became: `columns` has a struct of the layout for each, null if there is nothing.
+
+    `unplaced` has the rows of those that fit no column, or cannot be read, each with the reason.
+    """
+
+    columns: pa.StructArray
+    unplaced: Mapping[int, str]
+
+
+class Survey(Protocol):
+    """Collects which types the keys or values of one task's records have."""
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Adds records (`key`, `value`, `headers`). Raises SnapshotError if nothing can be known of them for now."""
+        ...
+
+    def kinds(self) -> Mapping[bytes, int]:
+        """Returns what was collected, each with the number of its records, for `ColumnTypes.layout`."""
+        ...
+
+    def close(self) -> None:
+        """Lets go of connections; it is not used after that."""
+        ...
+
+
+class Decoder(Protocol):
+    """Decodes the keys or values of one task's records."""
+
+    def decode(self, batch: pa.RecordBatch) -> Decoded:
+        """Decodes records (`key`, `value`, `headers`). Raises SnapshotError as `Survey.add`; a record never fails."""
+        ...
+
+    def close(self) -> None:
+        """Lets go of connections; it is not used after that."""
+        ...
+
+
+class ColumnTypes(Protocol):
+    """Knows what keys, or values, hold (`snapshot.value.format=typed`). It is pickled into tasks.
+
+    `settings` differs between two that would make other columns of the same records.
+    """
+
+    settings: str
+
+    def survey(self) -> Survey:
+        """Returns what collects types, in a task."""
+        ...
+
+    def layout(self, kinds: Mapping[bytes, int], kept: str | None, taken: Collection[str]) -> ColumnLayout:
+        """Returns the columns of records of `kinds`, none named as one of `taken`; `kept` as `ColumnLayout` has it."""
+        ...
+
+    def decoder(self, layout: ColumnLayout) -> Decoder:
+        """Returns what decodes to `layout`, in a task."""
         ...

@@ -78,7 +78,8 @@ class EngineSettings(Struct, frozen=True, kw_only=True):
     `scope`: what the file says; the engine goes by the catalog's, `analyze` by this one.
     `publish_unchanged`: `skip` sends no record that equals the one before it of its key in value and headers; `send`.
     `snapshot_mode`: `latest` takes the live records of the base runs, `append` every record that is kept.
-    `snapshot_string_columns`: which of key and value snapshots hold as UTF-8 text.
+    `snapshot_string_columns`: which of key and value snapshots hold as UTF-8 text. `snapshot_file_bytes`: a data file
+    of a snapshot is closed once it has so many bytes.
     `position_refresh_ms`: the age at which a committed position is committed again, well inside the brokers'
     offsets.retention.minutes (a week by default); `first_refresh_ms`: the same for a position of unknown age, counted
     from when it was read.
@@ -99,6 +100,7 @@ class EngineSettings(Struct, frozen=True, kw_only=True):
     snapshot_retention_count: int = 3
     snapshot_mode: str = "latest"
     snapshot_string_columns: frozenset[str] = frozenset()
+    snapshot_file_bytes: int = 128 << 20
     position_refresh_ms: int = 43_200_000
     first_refresh_ms: int = 60_000
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from types import TracebackType
 from typing import Any, Final, Self
@@ -324,21 +324,27 @@ class ParquetFile:
 
     Its size and checksum are known without reading it again.
 
-    Statistics are kept of the columns by which readers prune: those of keys and values would only cost.
+    Without `options`, which are those of `pyarrow.parquet.ParquetWriter`, statistics are kept of the columns by which
+    runs are pruned alone: those of keys and values would only cost.
     """
 
-    def __init__(self, storage: Storage, path: str, schema: pa.Schema) -> None:
+    def __init__(
+        self, storage: Storage, path: str, schema: pa.Schema, options: Mapping[str, Any] | None = None
+    ) -> None:
         self.path = path
         self._context = storage.open_output(path)
         self._tee = _Tee(self._context.__enter__())
         names = set(schema.names)
+        of_runs = {
+            "use_dictionary": [name for name in _REPEATED if name.partition(".")[0] in names],
+            "write_statistics": [name for name in _PRUNED_BY if name in names],
+        }
         self._writer = pq.ParquetWriter(
             pa.PythonFile(self._tee, mode="w"),
             schema,
-            use_dictionary=[name for name in _REPEATED if name.partition(".")[0] in names],
             write_page_checksum=True,  # so that a damaged page is known by itself, and the rest of the file stays good
-            write_statistics=[name for name in _PRUNED_BY if name in names],
             **_OPTIONS,
+            **(of_runs if options is None else options),
         )
 
     @property

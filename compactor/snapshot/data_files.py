@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,8 +17,9 @@ from compactor.model.record import TopicPartition
 from compactor.runs.reader import read_file_range
 from compactor.runs.scan import FileRange
 from compactor.runs.writer import ParquetFile
+from compactor.snapshot import manifest
 from compactor.snapshot.content import is_held, range_of
-from compactor.snapshot.manifest import DataFile, SnapshotInputs
+from compactor.snapshot.manifest import DataFile, SnapshotInputs, WrittenFiles
 from compactor.spark import tasks
 from compactor.storage.base import Storage
 
@@ -36,9 +37,6 @@ TABLE: Final = pa.schema(
     ]
 )
 """A snapshot's columns, unless key or value are to be text."""
-
-FILE_BYTES: Final = 192 << 20
-"""A data file is closed once it has so many bytes."""
 
 # Record bytes that a task copies, and Arrow bytes of a row group in its memory.
 _TASK_BYTES: Final = 512 << 20
@@ -68,26 +66,26 @@ def write_data(
     folder: Storage,
     logs: Sequence[PartitionLog],
     inputs: SnapshotInputs,
-) -> tuple[tuple[DataFile, ...], int]:
+) -> WrittenFiles:
     """Writes what a snapshot of `logs` holds below `folder`/data by (partition, offset), in one Spark job.
 
-    `logs` are one topic's, by partition. Raises SnapshotError if a column that is to be text is not UTF-8. Returns the
-    files by name, and how many records were left out. There is a file even if there is no record, so that readers find
-    the columns.
+    `logs` are one topic's, by partition. Raises SnapshotError if a column that is to be text is not UTF-8. There is a
+    file even if there is no record, so that readers find the columns.
     """
-    work = _work(logs, inputs.mode, spark.sparkContext.defaultParallelism)
-    schema, mode = columns(inputs.strings), inputs.mode
+    work = split_work(logs, inputs.mode, spark.sparkContext.defaultParallelism)
+    schema, mode, file_bytes = columns(inputs.strings), inputs.mode, inputs.file_bytes
 
     def task(number: int) -> Iterator[pa.RecordBatch]:
-        return _Copy(storage, folder, schema, mode).run(work[number])
+        return _Copy(storage, folder, schema, mode, file_bytes).run(work[number])
 
     rows = tasks.run(spark, len(work), task, _FILES)
     left_out = sum(row.pop("left_out") for row in rows)
-    files = [DataFile(**row) for row in rows if row["path"]] or [_empty(folder, schema)]
-    return tuple(sorted(files, key=lambda file: file.path)), left_out
+    files = [DataFile(**row) for row in rows if row["path"]] or [empty_file(folder, schema)]
+    by_name = sorted(files, key=lambda file: file.path)
+    return WrittenFiles(files=tuple(by_name), left_out=left_out, schema=manifest.columns(schema))
 
 
-def _work(logs: Sequence[PartitionLog], mode: str, cores: int) -> list[tuple[FileRange, ...]]:
+def split_work(logs: Sequence[PartitionLog], mode: str, cores: int) -> list[tuple[FileRange, ...]]:
     """Splits the runs into what each task copies: neighbouring file ranges."""
     file_ranges = [file_range for log in logs for file_range in range_of(log, mode).file_ranges]
     size = task_bytes(sum(file_range.file.bytes for file_range in file_ranges), _TASK_BYTES, cores)
@@ -97,11 +95,12 @@ def _work(logs: Sequence[PartitionLog], mode: str, cores: int) -> list[tuple[Fil
 class _Copy:
     """Writes one task's files, one after the other."""
 
-    def __init__(self, storage: Storage, folder: Storage, schema: pa.Schema, mode: str) -> None:
+    def __init__(self, storage: Storage, folder: Storage, schema: pa.Schema, mode: str, file_bytes: int) -> None:
         self._storage = storage
         self._folder = folder
         self._schema = schema
         self._mode = mode
+        self._file_bytes = file_bytes
         # Records of this task so far that the files leave out.
         self._left_out = 0
 
@@ -111,7 +110,7 @@ class _Copy:
         while group is not None:
             with self._create(group) as file:
                 records = 0
-                while group is not None and file.bytes < FILE_BYTES:
+                while group is not None and file.bytes < self._file_bytes:
                     file.write(group)
                     records += group.num_rows
                     group = next(groups, None)
@@ -120,7 +119,7 @@ class _Copy:
 
     def _create(self, group: pa.Table) -> ParquetFile:
         """Creates the file that begins with `group`."""
-        return _create(self._folder, group["partition"][0].as_py(), group["offset"][0].as_py(), self._schema)
+        return create_file(self._folder, group["partition"][0].as_py(), group["offset"][0].as_py(), self._schema)
 
     def _held(self, file_ranges: Sequence[FileRange]) -> Iterator[pa.RecordBatch]:
         for file_range in file_ranges:
@@ -130,15 +129,21 @@ class _Copy:
                 yield _as_table(held, file_range.tp, self._schema)
 
 
-def _create(folder: Storage, partition: int, offset: int, schema: pa.Schema) -> ParquetFile:
-    """Creates the file that begins with this record; what a failed attempt left of it is removed."""
+def create_file(
+    folder: Storage, partition: int, offset: int, schema: pa.Schema, options: Mapping[str, Any] | None = None
+) -> ParquetFile:
+    """Creates the file that begins with this record; what a failed attempt left of it is removed.
+
+    `options`: those of `pyarrow.parquet.ParquetWriter`.
+    """
     path = f"data/{partition:05d}-{offset:020d}.parquet"
     folder.delete(path)
-    return ParquetFile(folder, path, schema)
+    return ParquetFile(folder, path, schema, options)
 
 
-def _empty(folder: Storage, schema: pa.Schema) -> DataFile:
-    with _create(folder, 0, 0, schema) as file:
+def empty_file(folder: Storage, schema: pa.Schema) -> DataFile:
+    """Creates a file without records."""
+    with create_file(folder, 0, 0, schema) as file:
         pass
     return DataFile(path=file.path, bytes=file.bytes, sha256=file.sha256, records=0)
 
@@ -148,15 +153,19 @@ def _row(**fields: object) -> pa.RecordBatch:
 
 
 def _as_table(batch: pa.RecordBatch, tp: TopicPartition, schema: pa.Schema) -> pa.RecordBatch:
-    times = batch["timestamp"]
-    in_bounds = pc.and_(pc.less_equal(times, _LAST_MS), pc.greater_equal(times, -_LAST_MS))
-    shown = pc.if_else(in_bounds, times, pa.scalar(None, pa.int64())).cast(TABLE.field("timestamp").type)
-    text = {field.name: _text(batch, field.name, tp) for field in schema if field.type == pa.string()}
-    by_name = {**{name: batch[name] for name in schema.names}, **text, "timestamp": shown}
+    text = {field.name: text_column(batch, field.name, tp) for field in schema if field.type == pa.string()}
+    by_name = {**{name: batch[name] for name in schema.names}, **text, "timestamp": times_of(batch)}
     return pa.RecordBatch.from_arrays([by_name[name] for name in schema.names], schema=schema)
 
 
-def _text(batch: pa.RecordBatch, name: str, tp: TopicPartition) -> pa.Array:
+def times_of(batch: pa.RecordBatch) -> pa.Array:
+    """Returns the column `timestamp` as times; null beyond what tools can tell."""
+    times = batch["timestamp"]
+    in_bounds = pc.and_(pc.less_equal(times, _LAST_MS), pc.greater_equal(times, -_LAST_MS))
+    return pc.if_else(in_bounds, times, pa.scalar(None, pa.int64())).cast(TABLE.field("timestamp").type)
+
+
+def text_column(batch: pa.RecordBatch, name: str, tp: TopicPartition) -> pa.Array:
     """Casts the column `name` to text; SnapshotError names the first record in which it is not UTF-8."""
     try:
         return batch[name].cast(pa.string())

@@ -19,12 +19,15 @@ from compactor.errors import FoldError
 from compactor.model.log import PartitionLog, generation_of
 from compactor.model.state import BY_OFFSET, BYTES, CatalogState
 from compactor.model.times import LAST_MS
+from compactor.ports import ColumnTypes
 from compactor.settings import CompactionPolicy
 from compactor.snapshot.content import APPEND, LATEST, end_of, records_of
 from compactor.storage.base import Storage
 from compactor.storage.limits import LARGE_BYTES
 
 VERSION: Final = 1
+TYPED_VERSION: Final = 2
+"""The format of typed snapshots: they have no columns `key` and `value`, which readers of format 1 look for."""
 NAME: Final = "_manifest.json"
 """Readers that are given a whole folder skip names that begin with an underscore."""
 
@@ -48,6 +51,59 @@ class Column(Struct, frozen=True):
     type: str
 
 
+class Unplaced(Struct, frozen=True):
+    """A record of which the key or the value fits no column, or cannot be read: it is in `column` as it is."""
+
+    column: str
+    partition: int
+    offset: int
+    reason: str
+
+
+class Typed(Struct, frozen=True, kw_only=True):
+    """What a typed snapshot says of its columns.
+
+    `settings` differs between snapshots whose columns are made in other ways. `renamed`: the field of each column that
+    has another name. `unplaced` counts records by the column that holds them whole, `first` has some of them. `kept` is
+    what the next snapshot begins its columns with, by side.
+    """
+
+    value_format: str
+    key_format: str
+    metadata_columns: tuple[str, ...]
+    settings: str
+    renamed: dict[str, str] = {}
+    unplaced: dict[str, int] = {}
+    first: tuple[Unplaced, ...] = ()
+    kept: dict[str, str] = {}
+
+
+class TypedInputs(Struct, frozen=True, kw_only=True):
+    """What a typed snapshot is made by: the types of keys and values, None if they stay bytes.
+
+    `metadata`: the metadata columns that it has.
+    """
+
+    key: ColumnTypes | None
+    value: ColumnTypes | None
+    metadata: tuple[str, ...]
+
+    @property
+    def settings(self) -> str:
+        """What decides how the columns are made, as one text."""
+        sides = (types.settings if types is not None else "bytes" for types in (self.value, self.key))
+        return " ".join([*sides, *self.metadata])
+
+
+class WrittenFiles(Struct, frozen=True, kw_only=True):
+    """A snapshot's data files by name, how many records they leave out, and their columns."""
+
+    files: tuple[DataFile, ...]
+    left_out: int
+    schema: tuple[Column, ...]
+    typed: Typed | UnsetType = UNSET
+
+
 class Manifest(Struct, frozen=True, kw_only=True):
     """The manifest's fields in their order; times are UTC, ISO 8601. Older ones have no `catalog_id`.
 
@@ -55,7 +111,8 @@ class Manifest(Struct, frozen=True, kw_only=True):
     `snapshot_mode`, `start_offsets` and `rejected_excluded` are there in snapshots of the mode `append`: the offset of
     each partition from which on its records are kept, and how many records in between could not be read, so that they
     are in no file. `key_identity` is there if keys are not compared by their bytes, `order` if records are not ordered
-    by offset, `scope` if a key has one record over all partitions, and `fill` if values are filled.
+    by offset, `scope` if a key has one record over all partitions, and `fill` if values are filled. `typed` is there if
+    the fields of keys or values are columns.
     """
 
     format_version: int = VERSION
@@ -81,6 +138,7 @@ class Manifest(Struct, frozen=True, kw_only=True):
     rejected_excluded: int | UnsetType = UNSET
     policy: dict[str, str | int | float]
     schema: tuple[Column, ...]
+    typed: Typed | UnsetType = UNSET
     files: tuple[DataFile, ...]
 
 
@@ -89,7 +147,8 @@ class SnapshotInputs(Struct, frozen=True, kw_only=True):
 
     `output_starts`: the output's first offset by partition. `resume_safe_ms`: how long the output can be resumed from a
     position; None: for ever. `strings` are the columns, of key and value, that are written as UTF-8 text. `mode` says
-    which records it holds (`compactor.snapshot.content`).
+    which records it holds (`compactor.snapshot.content`). A data file is closed once it has `file_bytes` bytes. `typed`
+    is there if keys or values become columns of their types.
     """
 
     output_starts: dict[int, int]
@@ -97,27 +156,21 @@ class SnapshotInputs(Struct, frozen=True, kw_only=True):
     policy: CompactionPolicy
     strings: frozenset[str] = frozenset()
     mode: str = LATEST
+    file_bytes: int = 128 << 20
+    typed: TypedInputs | None = None
 
 
 def manifest_of(
-    state: CatalogState,
-    logs: Sequence[PartitionLog],
-    files: Sequence[DataFile],
-    left_out: int,
-    schema: pa.Schema,
-    now_ms: int,
-    inputs: SnapshotInputs,
+    state: CatalogState, logs: Sequence[PartitionLog], written: WrittenFiles, now_ms: int, inputs: SnapshotInputs
 ) -> Manifest:
-    """Builds the manifest of a snapshot of `logs`, one topic's, in `files` with columns `schema`.
-
-    `left_out` is how many records are not in the files.
-    """
+    """Builds the manifest of a snapshot of `logs`, one topic's, in the files that were `written`."""
     appends = inputs.mode == APPEND
     topic = state.topics[logs[0].topic]
     placed = [log for log in logs if topic.outputs is UNSET or log.partition < topic.outputs]
     since_ms = min(_stood_ms(log, now_ms) for log in logs)
     safe = None if inputs.resume_safe_ms is None else since_ms + inputs.resume_safe_ms
     return Manifest(
+        format_version=VERSION if inputs.typed is None else TYPED_VERSION,
         connector=state.connector,
         catalog_id=state.catalog_id,
         topic=topic.topic,
@@ -134,12 +187,13 @@ def manifest_of(
         order=UNSET if state.order == BY_OFFSET else state.order,
         scope=state.scope if state.is_of_topics else UNSET,
         fill=state.fill,
-        records=sum(file.records for file in files),
-        tombstones_excluded=0 if appends else left_out,
-        rejected_excluded=left_out if appends else UNSET,
+        records=sum(file.records for file in written.files),
+        tombstones_excluded=0 if appends else written.left_out,
+        rejected_excluded=written.left_out if appends else UNSET,
         policy=named(inputs.policy),
-        schema=columns(schema),
-        files=tuple(files),
+        schema=written.schema,
+        typed=written.typed,
+        files=written.files,
     )
 
 
@@ -152,7 +206,9 @@ def would_repeat(
     snapshot has, and retention whole files. Without a fold a log of the same first and last offset holds the same.
     """
     left_out = left_out_of(newest, logs)
-    again = manifest_of(state, logs, newest.files, left_out, schema, 0, inputs)
+    if not _has_same_columns(newest, schema, inputs.typed):
+        return False
+    again = manifest_of(state, logs, repeated(newest, left_out), 0, inputs)
     times = {"created_at": newest.created_at, "resume_safe_until": newest.resume_safe_until}
     bounded = newest.resume_safe_until is not None
     return (
@@ -160,6 +216,21 @@ def would_repeat(
         and newest.records + left_out == records_of(logs, inputs.mode)
         and bounded == (inputs.resume_safe_ms is not None)
     )
+
+
+def repeated(newest: Manifest, left_out: int) -> WrittenFiles:
+    """Returns the files of a snapshot that repeats `newest`, and leaves out `left_out` records."""
+    return WrittenFiles(files=newest.files, left_out=left_out, schema=newest.schema, typed=newest.typed)
+
+
+def _has_same_columns(newest: Manifest, schema: pa.Schema, typed: TypedInputs | None) -> bool:
+    """Returns whether the records of `newest` would become the same columns now: of `schema`, or `typed`.
+
+    A typed snapshot has those that its records had; what makes them of these is in its settings.
+    """
+    if typed is None:
+        return newest.typed is UNSET and newest.schema == columns(schema)
+    return newest.typed is not UNSET and newest.typed.settings == typed.settings
 
 
 def left_out_of(newest: Manifest, logs: Sequence[PartitionLog]) -> int:
@@ -200,9 +271,10 @@ def decode(data: bytes) -> Manifest:
         raise FoldError(
             f"A manifest cannot be read: {why(error)}.", "Take an older snapshot, or make a new one."
         ) from None
-    if decoded.format_version != VERSION:
+    if decoded.format_version not in {VERSION, TYPED_VERSION}:
         raise FoldError(
-            f"A manifest has format {decoded.format_version}, this keyfold reads {VERSION}.", "Use a newer keyfold."
+            f"A manifest has format {decoded.format_version}, this keyfold reads {VERSION} and {TYPED_VERSION}.",
+            "Use a newer keyfold.",
         )
     return decoded
 

@@ -22,7 +22,7 @@ from compactor.model.state import CatalogState
 from compactor.runs.checksums import sha256_of
 from compactor.snapshot import manifest
 from compactor.snapshot.data_files import columns
-from compactor.snapshot.manifest import DataFile, Manifest, SnapshotInputs
+from compactor.snapshot.manifest import DataFile, Manifest, SnapshotInputs, WrittenFiles
 from compactor.storage.base import Storage
 
 _AT_ONCE: Final = 8
@@ -65,8 +65,8 @@ def find_repeated(place: Storage, state: CatalogState, topic: str, inputs: Snaps
 
 def copy_data(
     place: Storage, newest: Repeated, path: str, until_stopped: Callable[[Iterable[None]], Iterator[None]]
-) -> tuple[DataFile, ...]:
-    """Copies the data files of `newest` to the folder `path` by the store's own means; returns them.
+) -> WrittenFiles:
+    """Copies the data files of `newest` to the folder `path` by the store's own means; returns what is there then.
 
     `until_stopped` takes what is done file by file, and raises if a stop comes between two. Raises StorageError,
     SnapshotStorageError if a file of a folder is not, byte for byte, what was written.
@@ -90,7 +90,7 @@ def copy_data(
         pool.shutdown(cancel_futures=True)
     if not place.is_folder:
         _check_sizes(place, path, files)
-    return files
+    return manifest.repeated(newest.manifest, newest.left_out)
 
 
 def _check_sizes(place: Storage, path: str, files: Iterable[DataFile]) -> None:

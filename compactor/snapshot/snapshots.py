@@ -10,7 +10,7 @@ commit, LATEST. So no reader ever finds a manifest without all its files, nor da
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -37,10 +37,11 @@ from compactor.quarantine.quarantine import QuarantineManager
 from compactor.settings import EngineSettings
 from compactor.snapshot import listing, location, manifest
 from compactor.snapshot.content import has_content, is_complete, records_of
-from compactor.snapshot.data_files import columns, write_data
+from compactor.snapshot.data_files import write_data
 from compactor.snapshot.location import SnapshotBackoff, snapshot_storage
-from compactor.snapshot.manifest import DataFile, Manifest, SnapshotInputs
+from compactor.snapshot.manifest import Manifest, SnapshotInputs, TypedInputs, WrittenFiles
 from compactor.snapshot.repeat import Repeated, copy_data, find_repeated
+from compactor.snapshot.typed_files import kept_columns, write_typed
 from compactor.storage.base import Storage
 
 if TYPE_CHECKING:
@@ -79,6 +80,8 @@ class Snapshots:
         self._warned: set[tuple[str, str]] = set()
         self._quarantine = quarantine
         self._uncertain = uncertain
+        # What makes columns of keys and values; None: they are columns of bytes. Set before the first snapshot.
+        self.typed: TypedInputs | None = None
 
     def due(self, now_ms: int) -> bool:
         """Returns whether snapshot.interval.ms has passed since the newest snapshot of a topic that can have one.
@@ -229,8 +232,8 @@ class Snapshots:
         """
         topic = newest.manifest.topic
 
-        def copy(path: str) -> tuple[Sequence[DataFile], int]:
-            return copy_data(place, newest, path, self._quarantine.until_stopped), newest.left_out
+        def copy(path: str) -> WrittenFiles:
+            return copy_data(place, newest, path, self._quarantine.until_stopped)
 
         try:
             with self._new(place, state, topic, now_ms) as name:
@@ -272,6 +275,8 @@ class Snapshots:
             policy=self._settings.policy,
             strings=self._settings.snapshot_string_columns,
             mode=self._settings.snapshot_mode,
+            file_bytes=self._settings.snapshot_file_bytes,
+            typed=self.typed,
         )
 
     def _lead(self, place: Storage, state: CatalogState, taken: AddSnapshot) -> None:
@@ -316,24 +321,30 @@ def write_snapshot(
     name: str,
     now_ms: int,
     inputs: SnapshotInputs,
-    copy: Callable[[str], tuple[Sequence[DataFile], int]] | None = None,
+    copy: Callable[[str], WrittenFiles] | None = None,
 ) -> AddSnapshot:
     """Writes the snapshot `name` of `topic` to `place` (the snapshot location), complete with its manifest.
 
-    These are steps 15 and 16. Its data files are written of the runs; or `copy` makes them, given its folder, and
-    returns them with the number of records that they leave out. Its vector holds the ends that the logs have in
-    `state`, whatever is published and ingested meanwhile: each is the end of a fold that was sent completely. Raises
-    FoldError if records are missing, SnapshotError if bytes are no text, StorageError.
+    These are steps 15 and 16. Its data files are written of the runs; or `copy` makes them, given its folder. Its
+    vector holds the ends that the logs have in `state`, whatever is published and ingested meanwhile: each is the end
+    of a fold that was sent completely. Raises FoldError if records are missing, SnapshotError if bytes are no text or a
+    registry does not answer, StorageError.
     """
     logs = state.logs_of(topic)
     path = f"{state.connector}/{topic}/{name}"
     # 15: the mark first, then the data files
     location.write_mark(place, path, state, storage)
-    files, left_out = copy(path) if copy else write_data(spark, storage, place.sub(path), logs, inputs)
+    if copy is not None:
+        made = copy(path)
+    elif inputs.typed is None:
+        made = write_data(spark, storage, place.sub(path), logs, inputs)
+    else:
+        kept = kept_columns(place, state, topic)
+        made = write_typed(spark, storage, place.sub(path), logs, inputs, inputs.typed, kept)
     hit("snapshot.write")
     # 16: the manifest: from now on the snapshot is complete
-    written = manifest.manifest_of(state, logs, files, left_out, columns(inputs.strings), now_ms, inputs)
-    _check_counts(written, left_out, records_of(logs, inputs.mode))
+    written = manifest.manifest_of(state, logs, made, now_ms, inputs)
+    _check_counts(written, made.left_out, records_of(logs, inputs.mode))
     place.write(f"{path}/{manifest.NAME}", manifest.encode(written))
     hit("snapshot.manifest")
     return AddSnapshot(
@@ -343,7 +354,7 @@ def write_snapshot(
         created_ms=now_ms,
         source_offsets=written.source_offsets,
         records=written.records,
-        bytes=sum(file.bytes for file in files),
+        bytes=sum(file.bytes for file in made.files),
     )
 
 

@@ -219,6 +219,25 @@ class ConnectorConfig(BaseModel):
 
     If a record that is to go into the snapshot is not UTF-8 there, its topic gets no new snapshot. The log and
     `describe` name the record's partition and offset, and everything else goes on."""
+    snapshot_value_format: Annotated[Literal["bytes", "typed"], ANY_CASE] = _snapshots(
+        "snapshot.value.format", "bytes", importance="medium"
+    )
+    """What a snapshot has of values: `bytes`, as they are kept, or `typed`, a column for each field
+    ([snapshots.md](snapshots.md#typed-columns))."""
+    snapshot_key_format: Annotated[Literal["bytes", "typed"], ANY_CASE] = _snapshots(
+        "snapshot.key.format", "bytes", importance="medium"
+    )
+    """The same of keys, in the column `_key`."""
+    snapshot_metadata_columns: Annotated[
+        frozenset[Literal["_key", "_partition", "_offset", "_timestamp", "_headers"]],
+        WORDS_OR_NONE,
+        Allowed("none, or some of _key, _partition, _offset, _timestamp, _headers with commas between them", "LIST"),
+    ] = _snapshots("snapshot.metadata.columns", "_key,_partition,_offset,_timestamp,_headers", importance="low")
+    """Which columns a typed snapshot has besides those of values and keys."""
+    snapshot_file_bytes: Long = _snapshots(
+        "snapshot.file.bytes", "134217728", ge=1024, unit="bytes", importance="low"
+    )
+    """Size at which a data file of a snapshot ends and the next begins."""
     max_offsets_per_trigger: LongOrUnlimited = _pace(
         "max.offsets.per.trigger", "unlimited", unit="offsets", importance="medium"
     )

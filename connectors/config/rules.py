@@ -141,7 +141,18 @@ def _snapshots_need_place(location: str | None, interval: int, strings: frozense
         "snapshot.mode": mode != "latest",
     }
     for name in (name for name, is_given in given.items() if is_given and location is None):
-        yield Fault(name, "has no effect without snapshot.location; set that too.")
+        yield Fault(name, _NO_PLACE)
+
+
+def _typed_columns(
+    location: str | None, of_values: str, of_keys: str, strings: frozenset[str]
+) -> Iterator[Fault]:
+    formats = {"snapshot.value.format": of_values, "snapshot.key.format": of_keys}
+    typed = {name for name, written in formats.items() if written == "typed"}
+    yield from (Fault(name, _NO_PLACE) for name in sorted(typed) if location is None)
+    for side in sorted(strings):
+        if f"snapshot.{side}.format" in typed:
+            yield Fault("snapshot.string.columns", f"{side} has its own type with snapshot.{side}.format=typed.")
 
 
 def _raw_copy(policy: frozenset[str], template: str, location: str | None, mode: str) -> Iterator[Fault]:
@@ -228,6 +239,7 @@ def _unchanged(way: str, template: str, policy: frozenset[str], index: str) -> I
     )
 
 
+_NO_PLACE: Final = "has no effect without snapshot.location; set that too."
 RULES: Final[tuple[tuple[tuple[str, ...], Rule], ...]] = (
     (("topics", "topics_regex"), _one_source),
     (("topics_regex", "topics_exclude"), _exclude_of_pattern),
@@ -239,6 +251,10 @@ RULES: Final[tuple[tuple[tuple[str, ...], Rule], ...]] = (
     (("dead_letter_topic", "errors_tolerance"), _letters_need_tolerance),
     (("dead_letter_topic", "dead_letter_context_headers"), _needs_letters),
     (("snapshot_location", "snapshot_interval_ms", "snapshot_string_columns", "snapshot_mode"), _snapshots_need_place),
+    (
+        ("snapshot_location", "snapshot_value_format", "snapshot_key_format", "snapshot_string_columns"),
+        _typed_columns,
+    ),
     (("cleanup_policy", "output_topic_template", "snapshot_location", "snapshot_mode"), _raw_copy),
     (("key_identity", "cleanup_policy"), _compared_keys),
     (("order", "cleanup_policy", "state_index"), partial(_by_what_is_kept, "compaction.order", "offset")),
@@ -254,6 +270,7 @@ _QUOTE_NOTHING: Final = frozenset(
         _letters_need_tolerance,
         _needs_letters,
         _snapshots_need_place,
+        _typed_columns,
         _raw_copy,
         _regex_output,
     ]

@@ -50,6 +50,18 @@ class Converter(ABC):
         `fields` returns the fields of a schema that are needed; None stands for all of them.
         """
 
+    @property
+    def schema_bytes(self) -> int:
+        """How many first bytes of data say its schema, if no header does; 0: it takes all of them."""
+        return 0
+
+    def schema_of(self, headers: Headers, data: bytes) -> Schema | None:
+        """Returns the schema of `data`; None if it has none, or is null. Raises as `to_connect_data`."""
+        return self.to_connect_data("", headers, data)[0]
+
+    def name_logical_types(self) -> None:  # noqa: B027  # most have those of Connect alone
+        """Has schemas name logical types that Connect has no name for. Such a value is not written again."""
+
     def unwrapper(self, unwrapping: Unwrapping, writer: Converter) -> Unwrapper | None:  # noqa: ARG002  # most have none
         """Returns what does with many values at once what `unwrapping` does with each; None if nothing can.
 

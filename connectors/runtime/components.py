@@ -15,8 +15,11 @@ from compactor.ports import Fill
 from compactor.publish.changelog import Changelog
 from compactor.publish.executors import PublishExecutor
 from compactor.quarantine.quarantine import QuarantineManager
+from compactor.snapshot.manifest import TypedInputs
 from compactor.snapshot.snapshots import Snapshots
+from compactor.snapshot.typed_table import METADATA
 from compactor.storage.base import Storage
+from connectors.chain.spec import ChainSpec
 from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.engine_settings import engine_settings
@@ -48,9 +51,23 @@ def fill_of(connector: ConnectorConfig) -> Fill | None:
     return value_fill(connector.chain_spec(), connector.unavailable, resolve)
 
 
+def typed_of(connector: ConnectorConfig, chain: ChainSpec) -> TypedInputs | None:
+    """Makes what a connector's typed snapshots are made by; None if its snapshots are of bytes."""
+    formats = {"key": connector.snapshot_key_format, "value": connector.snapshot_value_format}
+    if "typed" not in formats.values():
+        return None
+    from connectors.placeholders import resolve
+    from connectors.typed.column_types import ValueTypes  # converters, which most connectors do not need
+
+    sides = {side: ValueTypes(side=side, chain=chain, resolve=resolve) for side in formats if formats[side] == "typed"}
+    metadata = tuple(name for name in METADATA if name in connector.snapshot_metadata_columns)
+    return TypedInputs(key=sides.get("key"), value=sides.get("value"), metadata=metadata)
+
+
 def assemble(
     spark: SparkSession,
     connector: ConnectorConfig,
+    chain: ChainSpec,
     storage: Storage,
     snapshot_storage: Storage | None,
     clock: Clock,
@@ -70,6 +87,7 @@ def assemble(
     rewriter = Rewriter(spark, storage, stop.is_set, local_records=settings.fold.local_max_records)
     cleaner = Cleaner(rewriter, catalog, quarantine, settings, engine.counters, engine.uncertain, now_ms)
     maintenance = Maintenance(cleaner, snapshots, catalog, quarantine, engine.counters, stop)
+    snapshots.typed = typed_of(connector, chain)
     snapshots.begin()
     requests = RequestHandler(storage, catalog, maintenance, clock, broker.check_visible)
     return TaskComponents(catalog, broker, engine, maintenance, requests)

@@ -213,7 +213,9 @@ class ConnectorTask:
         )  # fmt: skip
         self.catalog = owned.catalog
         self._claim.claim(owned.catalog.epoch)
-        components = assemble(self._spark, self._connector, self._storage, self._snapshot_storage, self._clock, owned)
+        components = assemble(
+            self._spark, self._connector, self._chain, self._storage, self._snapshot_storage, self._clock, owned
+        )
         self._engine = components.engine
         stack.callback(owned.broker.close)
         stack.callback(components.engine.close)

@@ -16,6 +16,7 @@ from compactor.model.state import CatalogState
 from compactor.quarantine.quarantine import QuarantineManager
 from compactor.settings import CompactionPolicy, EngineSettings
 from compactor.snapshot import listing, location, manifest, snapshots
+from compactor.snapshot.manifest import WrittenFiles
 from compactor.snapshot.snapshots import Snapshots
 from compactor.storage.base import Storage
 from tests.support.catalogs import clean
@@ -90,9 +91,9 @@ class _Snapshots(Snapshots):
         return super()._take(place, topic, now_ms, again=again)
 
 
-def _no_data(_spark: Any, _storage: Storage, folder: Storage, _logs: Any, _inputs: Any) -> tuple[tuple[()], int]:
+def _no_data(_spark: Any, _storage: Storage, folder: Storage, _logs: Any, _inputs: Any) -> WrittenFiles:
     folder.write("data/1.parquet", b"data")
-    return (), 0
+    return WrittenFiles(files=(), left_out=0, schema=())
 
 
 def _filled(topic: str) -> list[AnyAction]:

@@ -85,6 +85,8 @@ class AvroConverter(RegisteredConverter):
         self._written = OfSchema(self._written_of)
         # Which fields of a schema the first step looks at; set once by `ask_only`, before anything is read. None: all.
         self._fields: Callable[[Schema], frozenset[str] | None] | None = None
+        # Whether schemas name logical types that Connect has no name for; set once, before anything is read.
+        self._names_logical = False
 
     def maybe_null(self, values: pa.Array) -> pa.BooleanArray | None:
         """See `Converter.maybe_null`: a null is the number of its branch, or nothing, after an id or without one."""
@@ -93,6 +95,19 @@ class AvroConverter(RegisteredConverter):
     def ask_only(self, fields: Callable[[Schema], frozenset[str] | None]) -> None:
         """See `Converter.ask_only`."""
         self._fields = fields
+
+    def name_logical_types(self) -> None:
+        """See `Converter.name_logical_types`."""
+        self._names_logical = True
+
+    @property
+    def schema_bytes(self) -> int:
+        """See `Converter.schema_bytes`."""
+        return self.wire.size
+
+    def schema_of(self, headers: Headers, data: bytes) -> Schema | None:
+        """See `Converter.schema_of`."""
+        return self._reader(self.wire.read(headers, data).schema_id).schema
 
     def to_connect_data(self, topic: str, headers: Headers, data: bytes | None) -> tuple[Schema | None, Any]:  # noqa: ARG002
         """See `Converter`."""
@@ -205,7 +220,7 @@ class AvroConverter(RegisteredConverter):
     def _parsed(self, registered: RegisteredSchema) -> AvroReader:
         if registered.kind != "AVRO":
             raise DataError(f"The schema is of type {registered.kind}, not AVRO.", "Set the converter for that type.")
-        connect, named = FromAvro(), dict[str, Any]()
+        connect, named = FromAvro(names_logical=self._names_logical), dict[str, Any]()
         texts = self._define_references(registered, connect, named)
         size = len(registered.text) + sum(map(len, texts))
         avro = json.loads(registered.text)

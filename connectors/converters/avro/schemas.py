@@ -39,6 +39,13 @@ _COUNTED_APART: Final = frozenset({"type", "items", "values", "fields"})
 """Parts of a type that hold others, each of which is counted as it is met."""
 _SMALL: Final = {"int8": Type.INT8, "int16": Type.INT16}
 _LOGICAL: Final = {"date": DATE, "time-millis": TIME, "timestamp-millis": TIMESTAMP}
+_UNNAMED: Final = frozenset(
+    {
+        "time-micros", "timestamp-micros", "timestamp-nanos",
+        "local-timestamp-millis", "local-timestamp-micros", "local-timestamp-nanos",
+    }
+)  # fmt: skip
+"""Logical types of a long that Connect has no name for; `avro.` and the type is their name if one is asked for."""
 _OF_CONNECT: Final = {DATE: ("int", "date"), TIME: ("int", "time-millis"), TIMESTAMP: ("long", "timestamp-millis")}
 _AVRO: Final = {
     Type.INT8: "int", Type.INT16: "int", Type.INT32: "int", Type.INT64: "long", Type.FLOAT32: "float",
@@ -49,10 +56,12 @@ _AVRO: Final = {
 class FromAvro:
     """Makes Connect's schema of one Avro schema, in which every named type is defined at its first use.
 
-    Raises DataError for what Connect cannot hold: types that contain themselves, or each other without end.
+    Raises DataError for what Connect cannot hold: types that contain themselves, or each other without end. With
+    `names_logical`, logical types that Connect has no name for have one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, names_logical: bool = False) -> None:
+        self._names_logical = names_logical
         # The JSON of each named type that was met so far, by its full name: a later use of the name stands for it.
         self._named: dict[str, Any] = {}
         # The records that are being made now; one that is met again within itself is refused.
@@ -102,7 +111,10 @@ class FromAvro:
             return Schema(type=Type.MAP, key_schema=Schema(type=Type.STRING), value_schema=values)
         if not isinstance(kind, str) or kind not in _PRIMITIVES:
             return self.schema(kind, namespace)
-        return _logical(kind, avro)
+        made = _logical(kind, avro)
+        logical = str(avro.get("logicalType"))
+        names = self._names_logical and kind == "long" and logical in _UNNAMED
+        return replace(made, name=f"avro.{logical}") if names else made
 
     def _of_named(self, kind: str, avro: Mapping[str, Any], namespace: str) -> Schema:
         name, around = avro["name"], avro.get("namespace", namespace)

@@ -52,12 +52,24 @@ class JsonSchemaConverter(RegisteredConverter):
         if data is None:
             return None, None
         schema_id, start, _ = self.wire.read(headers, data)
-        schema = self._reads.get(schema_id) or self.refusals.of(schema_id, lambda: self._read_of(schema_id))
+        schema = self._schema(schema_id)
         try:
             node = self._decoder.decode(json_text(data[start:]))
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise DataError(f"The data is no JSON: {reason_of(error)}.") from None
         return schema, self._values.read(schema, node)
+
+    @property
+    def schema_bytes(self) -> int:
+        """See `Converter.schema_bytes`."""
+        return self.wire.size
+
+    def schema_of(self, headers: Headers, data: bytes) -> Schema | None:
+        """See `Converter.schema_of`."""
+        return self._schema(self.wire.read(headers, data).schema_id)
+
+    def _schema(self, schema_id: SchemaId) -> Schema:
+        return self._reads.get(schema_id) or self.refusals.of(schema_id, lambda: self._read_of(schema_id))
 
     def from_connect_data(self, topic: str, headers: Headers, schema: Schema | None, value: Any) -> bytes | None:  # noqa: ARG002
         """See `Converter`."""

@@ -1,0 +1,106 @@
+"""Puts the columns of a typed snapshot together: what values and keys hold, and what else is known of a record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import pyarrow as pa
+from msgspec import Struct
+
+from compactor.model.record import TopicPartition
+from compactor.ports import ColumnLayout, Decoded
+from compactor.snapshot.data_files import TABLE, text_column, times_of
+
+KEY: Final = "_key"
+METADATA: Final[dict[str, pa.DataType]] = {
+    KEY: pa.binary(),
+    "_partition": pa.int32(),
+    "_offset": pa.int64(),
+    "_timestamp": TABLE.field("timestamp").type,
+    "_headers": TABLE.field("headers").type,
+}
+"""The metadata columns that a snapshot may have, and their types; `_key` has the key's own if keys are typed."""
+REST: Final = {"value": "_rest", "key": "_rest_key"}
+"""By side the column of what fits no other."""
+_WHOLE: Final = "value"
+"""The only field of keys that have none; see `ColumnTypes`."""
+_BLOOMED: Final = frozenset({pa.binary(), pa.string(), pa.int32(), pa.int64()})
+_SORTED: Final = (pa.types.is_integer, pa.types.is_string, pa.types.is_date, pa.types.is_timestamp, pa.types.is_binary)
+
+
+class TypedTable(Struct, frozen=True, kw_only=True):
+    """The columns of one typed snapshot. A side without a layout stays bytes; `strings` are those that are UTF-8."""
+
+    layouts: Mapping[str, ColumnLayout]
+    metadata: tuple[str, ...]
+    strings: frozenset[str]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns: those of values, metadata, then what fits no column."""
+        values = self.layouts.get("value")
+        own = [pa.field("value", self._bytes("value"))] if values is None else list(values.type)
+        metadata = [pa.field(name, self._key_type if name == KEY else METADATA[name]) for name in self.metadata]
+        return pa.schema([*own, *metadata, *(pa.field(REST[side], pa.binary()) for side in self.layouts)])
+
+    def batch(self, records: pa.RecordBatch, tp: TopicPartition, decoded: Mapping[str, Decoded]) -> pa.RecordBatch:
+        """Returns the rows of `records` of one partition, of which `decoded` has the columns by side."""
+        values = decoded.get("value")
+        whole = [self._plain(records, "value", tp)] if values is None else values.columns.flatten()
+        known = {
+            "_partition": lambda: records["partition"],
+            "_offset": lambda: records["offset"],
+            "_timestamp": lambda: times_of(records),
+            "_headers": lambda: records["headers"],
+            KEY: lambda: self._plain(records, "key", tp) if "key" not in decoded else self._keys(decoded["key"]),
+        }
+        rests = [_rest(records[side], each) for side, each in decoded.items()]
+        arrays = [*whole, *(known[name]() for name in self.metadata), *rests]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def sort_keys(self, records: pa.RecordBatch, decoded: Mapping[str, Decoded]) -> list[pa.Array]:
+        """Returns what `records` are sorted by: the parts of their keys, if all have an order, else the keys' bytes."""
+        parts = decoded["key"].columns.flatten() if "key" in decoded else []
+        has_order = bool(parts) and all(any(is_kind(part.type) for is_kind in _SORTED) for part in parts)
+        return [*parts, records["key"]] if has_order else [records["key"]]
+
+    def bloom_paths(self) -> list[str]:
+        """Returns the columns of keys that a Bloom filter can be written of."""
+        if KEY not in self.metadata:
+            return []
+        kind = self._key_type
+        if pa.types.is_struct(kind):
+            return [f"{KEY}.{field.name}" for field in kind if field.type in _BLOOMED and "." not in field.name]
+        return [KEY] if kind in _BLOOMED else []
+
+    @property
+    def _key_type(self) -> pa.DataType:
+        keys = self.layouts.get("key")
+        if keys is None or not keys.type.num_fields:
+            return self._bytes("key")
+        return keys.type.field(0).type if self._is_plain(keys.type) else keys.type
+
+    def _keys(self, decoded: Decoded) -> pa.Array:
+        columns = decoded.columns
+        if not columns.type.num_fields:
+            return pa.nulls(len(columns), self._key_type)
+        return columns.flatten()[0] if self._is_plain(columns.type) else columns
+
+    @staticmethod
+    def _is_plain(kind: pa.StructType) -> bool:
+        return [field.name for field in kind] == [_WHOLE]
+
+    def _bytes(self, side: str) -> pa.DataType:
+        return pa.string() if side in self.strings else pa.binary()
+
+    def _plain(self, records: pa.RecordBatch, side: str, tp: TopicPartition) -> pa.Array:
+        return text_column(records, side, tp) if side in self.strings else records[side]
+
+
+def _rest(data: pa.Array, decoded: Decoded) -> pa.Array:
+    """Returns the bytes of what was not decoded, and null for all others."""
+    unplaced = decoded.unplaced
+    if not unplaced:
+        return pa.nulls(len(data), pa.binary())
+    return data.take(pa.array([row if row in unplaced else None for row in range(len(data))], pa.int64()))

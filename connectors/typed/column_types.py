@@ -1,0 +1,346 @@
+"""Knows what the keys or values of a connector hold, by its converter (`compactor.ports.ColumnTypes`).
+
+A record is read as it is kept: in the output's form. What cannot be read, or fits no column, is told with the reason,
+and is nobody's error. A registry that does not answer says nothing of a record: no snapshot is taken then.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Struct
+
+from compactor.errors import SnapshotError
+from compactor.ports import ColumnLayout, Decoded
+from connectors.chain.conversion import RejectedError
+from connectors.chain.quoted_settings import Names, of_reading, of_writing
+from connectors.chain.rows import headers_at
+from connectors.chain.spec import ChainSpec, ClassSpec, Resolve, made_converter
+from connectors.converters.converter import Converter
+from connectors.converters.names import CONVERTERS
+from connectors.converters.wire_format import NAMING_HEADERS
+from connectors.data.bounds import check_size
+from connectors.data.kept import OfSchema
+from connectors.data.record import Header
+from connectors.data.schema import Schema
+from connectors.errors import DataError, RegistryError
+from connectors.machine_errors import refuse_machine
+from connectors.rejection import Stage, reason_of
+from connectors.transforms.transform import Side
+from connectors.typed import shape
+from connectors.typed.arrow_types import leaf_count, type_of
+from connectors.typed.encoder import MOST_CELLS, Encode, encoder
+from connectors.typed.shape import Shape, Shapes
+from connectors.typed.unite import layout_of, named, renamed
+
+_CHUNK_BYTES: Final = 1 << 20
+"""Bytes of keys or values that are objects of Python at once: they take some 50 times as much."""
+_CHUNK_ROWS: Final = 8_192
+_MOST_KINDS: Final = 1_000
+"""Types that one task collects: each record may bring one of its own. Of a further one the records are in `_rest`,
+unless they fit by chance."""
+_LONGEST_REASON: Final = 300
+_NAMING: Final = {side: pa.array(sorted(names), pa.string()) for side, names in NAMING_HEADERS.items()}
+"""By side the headers that say with which schema it is written."""
+_SIDES: Final = {"key": Side.KEY, "value": Side.VALUE}
+
+
+class _Kind(Struct, frozen=True):
+    """A type (Arrow's IPC in Base64), or the shape of values without a schema."""
+
+    type: str | None = None
+    shape: Shape | None = None
+
+
+class ValueTypes(Struct, frozen=True, kw_only=True):
+    """The types of the keys, or the values (`side`), of a connector with `chain`."""
+
+    side: str
+    chain: ChainSpec
+    resolve: Resolve
+
+    @property
+    def settings(self) -> str:
+        """See `ColumnTypes`: a digest of the converter's class, and of its settings that no server is asked by."""
+        kind = CONVERTERS.find(self._class.name).of.load()
+        deciding = {option.name for option in kind.OPTIONS if not option.of_server and option.kind != "PASSWORD"}
+        texts = sorted((name, text) for name, text in self._class.texts.items() if name in deciding)
+        told = msgspec.json.encode([kind.__name__, texts])
+        return hashlib.sha256(told).hexdigest()[:16]
+
+    def survey(self) -> TypeSurvey:
+        """See `ColumnTypes`."""
+        return TypeSurvey(self.reader())
+
+    def layout(self, kinds: Mapping[bytes, int], kept: str | None, taken: Collection[str]) -> ColumnLayout:
+        """See `ColumnTypes`: what is kept are the columns of values without a schema."""
+        types, shapes, count = Counter[pa.DataType](), Shapes(), 0
+        for data, records in kinds.items():
+            kind = msgspec.json.decode(data, type=_Kind)
+            if kind.type is not None:
+                types[_type_from(kind.type)] += records
+            if kind.shape is not None:
+                shapes.merge(kind.shape)
+                count += records
+        plain = None
+        if count or kept is not None:
+            plain = shape.columns_of(shapes.whole, None if kept is None else _type_from(kept))
+            types[plain] += count
+        columns = layout_of(types)
+        unique = named(columns, taken)
+        return ColumnLayout(unique, renamed(unique), None if plain is None else _text_of(plain))
+
+    def decoder(self, layout: ColumnLayout) -> TypeDecoder:
+        """See `ColumnTypes`."""
+        return TypeDecoder(self.reader(), layout.type)
+
+    def reader(self) -> RecordReader:
+        """Returns what reads records, with a converter of its own."""
+        side = _SIDES[self.side]
+        converter = made_converter(self._class, self.resolve, is_key=side is Side.KEY)
+        converter.name_logical_types()
+        unseen = tuple(dict.fromkeys([*of_reading(self.chain, side), *of_writing(self.chain, side)]))
+        return RecordReader(self.side, self._class.name, converter, self.chain.most_read, unseen)
+
+    @property
+    def _class(self) -> ClassSpec:
+        return self.chain.written_key if self.side == "key" else self.chain.written_value
+
+
+class RecordReader(Struct):
+    """Reads keys or values with their schemas; used by one thread. `unseen`: settings that no error may quote."""
+
+    side: str
+    name: str
+    converter: Converter
+    most: int
+    unseen: Names
+
+    def read(self, headers: Sequence[Header], data: bytes) -> tuple[Schema | None, Any]:
+        """Returns schema and value. Raises RegistryError, and DataError or another error for what cannot be read."""
+        check_size(len(data), self.most)
+        return self.converter.to_connect_data("", list(headers), data)
+
+    def headers(self, batch: pa.RecordBatch, rows: Iterable[int]) -> Iterator[Sequence[Header]]:
+        """Yields the headers of rows; nothing of them if the converter does not look at any."""
+        has_none = not self.converter.READS_HEADERS or not len(pc.list_flatten(batch["headers"]))
+        for row in rows:
+            yield () if has_none else headers_at(batch, row)
+
+    def names_schemas(self, batch: pa.RecordBatch) -> bool:
+        """Returns whether headers say the schema of some record."""
+        names = pc.struct_field(pc.list_flatten(batch["headers"]), "key")
+        return bool(pc.any(pc.is_in(names, _NAMING[self.side])).as_py())
+
+    def reason(self, error: Exception) -> str:
+        """Returns why a record cannot be read, without what may not be shown. Raises MachineError."""
+        refuse_machine(error)
+        stage = Stage.KEY_CONVERTER if self.side == "key" else Stage.VALUE_CONVERTER
+        return str(RejectedError(stage, self.name, error, self.unseen).rejection)[:_LONGEST_REASON]
+
+
+def _waiting(error: RegistryError) -> SnapshotError:
+    return SnapshotError(f"A typed snapshot cannot be taken for now: {error.message}", error.action)
+
+
+class TypeSurvey:
+    """See `Survey`."""
+
+    def __init__(self, reader: RecordReader) -> None:
+        self._reader = reader
+        self._type_of = OfSchema(type_of)
+        self._types = Counter[pa.DataType]()
+        self._shapes = Shapes()
+        # Records without a schema so far.
+        self._plain = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """See `Survey`."""
+        data, size = batch[self._reader.side], self._reader.converter.schema_bytes
+        try:
+            if not size:
+                self._add_read(batch, data)
+            elif self._reader.names_schemas(batch):
+                headers = self._reader.headers(batch, range(len(data)))
+                for own, value in zip(headers, data.to_pylist(), strict=True):
+                    self._add_schema(own, value, 1)
+            else:
+                heads = pc.value_counts(pc.binary_slice(data, 0, size))
+                for head, count in zip(heads.field(0).to_pylist(), heads.field(1).to_pylist(), strict=True):
+                    self._add_schema((), head, count)
+        except RegistryError as error:
+            raise _waiting(error) from error
+
+    def _add_schema(self, headers: Sequence[Header], data: bytes | None, count: int) -> None:
+        """Adds `count` records that say their schema as `data` does; what cannot be read has no type."""
+        if data is None:
+            return
+        try:
+            self._count(self._reader.converter.schema_of(list(headers), data), count)
+        except RegistryError:
+            raise
+        except Exception as error:  # noqa: BLE001  # a schema may hold anything
+            refuse_machine(error)
+
+    def _count(self, schema: Schema | None, count: int) -> None:
+        kind = None if schema is None else self._type_of(schema)
+        if kind is not None and (kind in self._types or len(self._types) < _MOST_KINDS):
+            self._types[kind] += count
+
+    def _add_read(self, batch: pa.RecordBatch, data: pa.Array) -> None:
+        """Adds records of which each has to be read: it says its schema itself, or has none."""
+        for rows in _chunks(data, _CHUNK_ROWS):
+            values: list[Any] = []
+            headers = self._reader.headers(batch, range(rows.start, rows.stop))
+            for own, value in zip(headers, data[rows].to_pylist(), strict=True):
+                if value is not None:
+                    self._read(own, value, values)
+            self._plain += len(values)
+            self._shapes.add(values)
+
+    def _read(self, headers: Sequence[Header], data: bytes, values: list[Any]) -> None:
+        """Counts the type of a record, or adds it to `values` if it has no schema; what cannot be read has no type."""
+        try:
+            schema, value = self._reader.read(headers, data)
+            if schema is None and value is not None:
+                values.append(value)
+            self._count(schema, 1)
+        except RegistryError:
+            raise
+        except Exception as error:  # noqa: BLE001  # a schema may hold anything
+            refuse_machine(error)
+
+    def kinds(self) -> Mapping[bytes, int]:
+        """See `Survey`."""
+        kinds = {msgspec.json.encode(_Kind(type=_text_of(kind))): count for kind, count in self._types.items()}
+        if self._plain:
+            kinds[msgspec.json.encode(_Kind(shape=self._shapes.whole))] = self._plain
+        return kinds
+
+    def close(self) -> None:
+        """See `Survey`."""
+        self._reader.converter.close()
+
+
+class _Group(Struct):
+    """The records of a chunk with one schema: what encodes them, None and why if nothing can; rows and values."""
+
+    schema: Schema | None
+    encode: Encode | None
+    reason: str
+    rows: list[int]
+    values: list[Any]
+
+
+class TypeDecoder:
+    """See `Decoder`."""
+
+    def __init__(self, reader: RecordReader, columns: pa.StructType) -> None:
+        self._reader = reader
+        self._columns = columns
+        self._encoders = OfSchema(self._encoder_of)
+        self._plain = encoder(None, columns)
+        self._most_rows = max(1, min(_CHUNK_ROWS, MOST_CELLS // max(1, leaf_count(columns))))
+
+    def decode(self, batch: pa.RecordBatch) -> Decoded:
+        """See `Decoder`."""
+        data, unplaced = batch[self._reader.side], dict[int, str]()
+        try:
+            parts = [self._chunk(batch, data, rows, unplaced) for rows in _chunks(data, self._most_rows)]
+        except RegistryError as error:
+            raise _waiting(error) from error
+        empty = pa.nulls(0, self._columns)
+        return Decoded(pa.concat_arrays([empty, *parts]), unplaced)
+
+    def close(self) -> None:
+        """See `Decoder`."""
+        self._reader.converter.close()
+
+    def _encoder_of(self, schema: Schema) -> tuple[Encode | None, str]:
+        try:
+            return encoder(schema, self._columns), ""
+        except DataError as error:
+            return None, error.message[:_LONGEST_REASON]
+
+    def _chunk(self, batch: pa.RecordBatch, data: pa.Array, rows: slice, unplaced: dict[int, str]) -> pa.StructArray:
+        """Decodes some rows of a batch."""
+        groups: dict[int, _Group] = {}
+        headers = self._reader.headers(batch, range(rows.start, rows.stop))
+        for row, (own, value) in enumerate(zip(headers, data[rows].to_pylist(), strict=True), start=rows.start):
+            if value is not None:
+                self._read(own, row, value, groups, unplaced)
+        arrays, places = list[pa.Array](), np.full(rows.stop - rows.start, -1)
+        for group in groups.values():
+            if group.encode is None:
+                unplaced.update(dict.fromkeys(group.rows, group.reason))
+                continue
+            for made, placed in _encoded(group.encode, group.rows, group.values, unplaced):
+                places[np.array(placed) - rows.start] = sum(map(len, arrays)) + np.arange(len(made))
+                arrays.append(made)
+        return pa.concat_arrays([pa.nulls(0, self._columns), *arrays]).take(pa.array(places, mask=places < 0))
+
+    def _read(
+        self, headers: Sequence[Header], row: int, data: bytes, groups: dict[int, _Group], unplaced: dict[int, str]
+    ) -> None:
+        """Adds a record to the group of its schema, or to those that cannot be read."""
+        try:
+            schema, value = self._reader.read(headers, data)
+            group = groups.get(id(schema))
+            if group is None:
+                encode, reason = (self._plain, "") if schema is None else self._encoders(schema)
+                group = groups[id(schema)] = _Group(schema, encode, reason, [], [])
+        except RegistryError:
+            raise
+        except Exception as error:  # noqa: BLE001  # a schema may hold anything
+            unplaced[row] = self._reader.reason(error)
+            return
+        if value is not None:
+            group.rows.append(row)
+            group.values.append(value)
+
+
+def _encoded(
+    encode: Encode, rows: list[int], values: list[Any], unplaced: dict[int, str]
+) -> Iterator[tuple[pa.Array, list[int]]]:
+    """Yields arrays of `values` with their rows; those that do not fit are found by halves."""
+    if not rows:
+        return
+    try:
+        yield encode(values), rows
+    except Exception as error:  # noqa: BLE001  # Arrow raises what it stumbles over
+        refuse_machine(error)
+        if len(rows) == 1:
+            said = error.message if isinstance(error, DataError) else reason_of(error)
+            unplaced[rows[0]] = said[:_LONGEST_REASON]
+            return
+        half = len(rows) // 2
+        yield from _encoded(encode, rows[:half], values[:half], unplaced)
+        yield from _encoded(encode, rows[half:], values[half:], unplaced)
+
+
+def _chunks(data: pa.Array, most_rows: int) -> Iterator[slice]:
+    """Yields slices of at most `most_rows`, and of _CHUNK_BYTES unless one row alone has more."""
+    sizes = pc.fill_null(pc.binary_length(data), 0).to_numpy(zero_copy_only=False)
+    ends, start = np.cumsum(sizes, dtype=np.int64), 0
+    while start < len(data):
+        before = int(ends[start - 1]) if start else 0
+        end = int(np.searchsorted(ends, before + _CHUNK_BYTES, side="right"))
+        end = min(max(start + 1, end), start + most_rows, len(data))
+        yield slice(start, end)
+        start = end
+
+
+def _text_of(kind: pa.DataType) -> str:
+    return base64.b64encode(pa.schema([pa.field("type", kind)]).serialize().to_pybytes()).decode()
+
+
+def _type_from(text: str) -> pa.DataType:
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text))).field(0).type

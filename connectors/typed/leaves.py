@@ -1,0 +1,114 @@
+"""Makes Arrow's arrays of values without parts, of the form that they have with a schema (`connectors.data.schema`).
+
+Each function takes a list in which None stands for a null, and raises DataError or what Arrow raises if a value does
+not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connectors.data.bounds import MOST_SCALED
+from connectors.errors import DataError
+
+MOMENT: Final = pa.timestamp("us", "UTC")
+_DECIMAL_BYTES: Final = 16
+_LONGEST: Final = 16 << 10
+"""Bytes of an unscaled value that is written out: Python takes the square of them, 16 ms for these."""
+_MOST_SCALE: Final = 20_000
+"""Digits after the point of a number that becomes text: PostgreSQL has up to 16,383."""
+_DAY: Final = {pa.time32("ms"): 86_400_000, pa.time64("us"): 86_400_000_000, pa.time64("ns"): 86_400_000_000_000}
+_LAST_MS: Final = (1 << 63) // 1000 - 1
+"""Most tools count µs in 64 bits: a time in ms further from the epoch than this makes them fail."""
+
+
+def times(arrow: pa.DataType) -> Callable[[list[Any]], pa.Array]:
+    """Returns what makes dates, times of day or timestamps of numbers."""
+    if arrow in _DAY:
+        lowest, highest = 0, _DAY[arrow] - 1
+    elif pa.types.is_timestamp(arrow) and arrow.unit == "ms":
+        lowest, highest = -_LAST_MS, _LAST_MS
+    else:
+        return lambda values: pa.array(values, arrow)
+    width = pa.int32() if arrow.bit_width == pa.int32().bit_width else pa.int64()
+
+    def made(values: list[Any]) -> pa.Array:
+        numbers = pa.array(values, width)
+        bounds = pc.min_max(numbers).as_py()
+        if bounds["min"] is not None and not lowest <= bounds["min"] <= bounds["max"] <= highest:
+            raise DataError(f"A number is no {arrow}: it lies beyond what that can tell.")
+        return numbers.view(arrow)
+
+    return made
+
+
+def moments(values: list[Any]) -> pa.Array:
+    """Makes timestamps of texts with a zone (Debezium's ZonedTimestamp): to the microsecond."""
+    return pa.array(values, pa.string()).cast(MOMENT)
+
+
+def decimals(arrow: pa.DataType) -> Callable[[list[Any]], pa.Array]:
+    """Returns what makes decimals of unscaled values."""
+    most = 10**arrow.precision
+
+    def made(values: list[Any]) -> pa.Array:
+        data = b"".join([_little(value, most) for value in values])
+        validity = pa.array([value is not None for value in values], pa.bool_()).buffers()[1]
+        return pa.Array.from_buffers(arrow, len(values), [validity, pa.py_buffer(data)])
+
+    return made
+
+
+def _little(value: bytes | None, most: int) -> bytes:
+    if value is None:
+        return bytes(_DECIMAL_BYTES)
+    number = int.from_bytes(value, "big", signed=True) if len(value) <= _LONGEST else most
+    if not -most < number < most:
+        raise DataError("A decimal has more digits than its column.")
+    return number.to_bytes(_DECIMAL_BYTES, "little", signed=True)
+
+
+def decimal_texts(scale: int) -> Callable[[list[Any]], pa.Array]:
+    """Returns what makes texts of unscaled values with one `scale`."""
+    return lambda values: _texts((None if value is None else (scale, value)) for value in values)
+
+
+def variable_decimals(values: list[Any]) -> pa.Array:
+    """Makes texts of Debezium's VariableScaleDecimal, each with all of its digits."""
+    return _texts(None if value is None else (value.get("scale"), value.get("value")) for value in values)
+
+
+def _texts(pairs: Iterable[tuple[Any, Any] | None]) -> pa.Array:
+    """Makes texts of pairs of scale and unscaled value; a pair of nothing is null."""
+    texts: list[str | None] = []
+    left = MOST_SCALED
+    for pair in pairs:
+        if pair is None or pair[1] is None:
+            texts.append(None)
+            continue
+        scale, data = pair[0] or 0, pair[1]
+        # A byte is less than three digits; the digits are counted before they are made.
+        left -= abs(scale) + 3 * len(data)
+        if len(data) > _LONGEST or abs(scale) > _MOST_SCALE or left < 0:
+            raise DataError("A decimal has too many digits to be written out.")
+        texts.append(_digits(int.from_bytes(data, "big", signed=True), scale))
+    return pa.array(texts, pa.string())
+
+
+def _digits(number: int, scale: int) -> str:
+    digits = str(Decimal(abs(number))) + "0" * (max(0, -scale) if number else 0)
+    sign = "-" if number < 0 else ""
+    if scale <= 0:
+        return sign + digits
+    padded = digits.rjust(scale + 1, "0")
+    return f"{sign}{padded[:-scale]}.{padded[-scale:]}"
+
+
+def empty_structs(values: list[Any]) -> pa.Array:
+    """Makes texts of structs without fields, which Parquet cannot hold."""
+    return pa.array([None if value is None else "{}" for value in values], pa.string())
