@@ -234,9 +234,7 @@ class ConnectorConfig(BaseModel):
         Allowed("none, or some of _key, _partition, _offset, _timestamp, _headers with commas between them", "LIST"),
     ] = _snapshots("snapshot.metadata.columns", "_key,_partition,_offset,_timestamp,_headers", importance="low")
     """Which columns a typed snapshot has besides those of values and keys."""
-    snapshot_file_bytes: Long = _snapshots(
-        "snapshot.file.bytes", "134217728", ge=1024, unit="bytes", importance="low"
-    )
+    snapshot_file_bytes: Long = _snapshots("snapshot.file.bytes", "134217728", ge=1024, unit="bytes", importance="low")
     """Size at which a data file of a snapshot ends and the next begins."""
     max_offsets_per_trigger: LongOrUnlimited = _pace(
         "max.offsets.per.trigger", "unlimited", unit="offsets", importance="medium"

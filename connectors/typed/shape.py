@@ -17,7 +17,7 @@ _KINDS: Final[dict[type, str]] = {bool: "bool", int: "int", float: "float", str:
 _TYPES: Final = {"bool": pa.bool_(), "int": pa.int64(), "float": pa.float64(), "text": pa.string()}
 _NUMBERS: Final = ("int", "float")
 _EMPTY: Final = "empty"
-"""The kind of objects and lists without members, which are not counted: any column that has room for text takes them."""
+"""The kind of objects and lists without members, which are not counted: each column of text takes them."""
 
 
 class Shape(msgspec.Struct):

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pandas as pd
@@ -16,11 +18,15 @@ from compactor.model.actions import PlanFold
 from compactor.model.state import CatalogState, apply
 from compactor.settings import CompactionPolicy
 from compactor.snapshot import listing, manifest
-from compactor.snapshot.manifest import SnapshotInputs
+from compactor.snapshot.manifest import SnapshotInputs, TypedInputs
 from compactor.snapshot.snapshots import write_snapshot
 from compactor.storage.local import LocalStorage
+from connectors.chain.spec import chain_spec
+from connectors.data.schema import DATE
+from connectors.placeholders import resolve
+from connectors.typed.column_types import ValueTypes
 from tests.support.engine import ingested, log_of, new_state, published, row, target, with_range_reports
-from tests.support.snapshot_recipes import CHOICE, recipes, run, snapshots
+from tests.support.snapshot_recipes import CHOICE, TYPED, recipes, run, snapshots, typed_snapshot
 
 POLICY = CompactionPolicy(delete_retention_ms=5000)
 NOW = 1_795_228_200_123  # 2026-11-21T02:30:00.123Z
@@ -135,6 +141,45 @@ def test_the_recipe_for_spark(spark: SparkSession, tmp_path: Path, monkeypatch: 
         found = run(resolved, *recipes()["Spark"])["customers"].collect()
         assert sorted((one["id"], one["value"]) for one in found) == [("ann", "a"), ("bob", "b")]
     assert spark.read.parquet(f"file://{topic}/current").count() == 2
+
+
+def test_the_recipe_for_typed_columns(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark reads the columns of a typed snapshot by name."""
+    frame = run(f"data = {typed_snapshot(tmp_path)!r}", recipes()[TYPED][-1])["orders"]
+    assert sorted(map(tuple, frame.collect())) == [("new", None), ("paid", Decimal("12.50"))]
+    assert frame.sparkSession is spark
+
+
+def test_typed_columns_are_written_by_tasks(spark: SparkSession, storage: LocalStorage, shelf: LocalStorage) -> None:
+    """Both jobs run in Spark's tasks, into which all that they need is pickled; Spark reads each type."""
+    values = [
+        {"n": 1, "at": 20_000, "moment": 1_000, "tags": ["x", None], "by": {"k": 1.5}},
+        {"n": 2, "at": None, "moment": None, "tags": None, "by": None},
+    ]
+    fields: list[dict[str, Any]] = [
+        {"field": "n", "type": "int32", "optional": True},
+        {"field": "at", "type": "int32", "name": DATE, "optional": True},
+        {"field": "moment", "type": "int64", "name": "io.debezium.time.MicroTimestamp", "optional": True},
+        {"field": "tags", "type": "array", "items": {"type": "string", "optional": True}, "optional": True},
+        {"field": "by", "type": "map", "keys": {"type": "string"}, "values": {"type": "double"}, "optional": True},
+    ]
+    content = json.dumps({"type": "struct", "fields": fields})
+    settings = {"value.converter": "keyfold.Json", "value.converter.schema.content": content}
+    types = ValueTypes(side="value", chain=chain_spec(settings), resolve=resolve)
+    rows = [row(0, offset, b"k%d" % offset, json.dumps(value).encode()) for offset, value in enumerate(values)]
+    state = ingested(storage, new_state({0: 0}), [with_range_reports([*rows, row(0, 2, b"k", b"{")], {0: (0, 3)})])
+    state = published(state, {0: 3})
+    folded = compaction.clean(Rewriter(spark, storage), [log_of(state, 0)], target(storage, "1-c"), POLICY, NOW)
+    inputs = replace(EXTRA, typed=TypedInputs(key=None, value=types, metadata=("_key",)))
+    taken = write_snapshot(spark, storage, shelf, apply(state, folded), "t", NAME, NOW, inputs)
+    frame = spark.read.parquet(f"file://{shelf.location}/{taken.path}/data").orderBy("_key")
+    assert frame.selectExpr(
+        "n", "date_format(at, 'yyyy-MM-dd')", "string(moment)", "tags", "by", "_rest"
+    ).collect() == [
+        (None, None, None, None, None, b"{"),
+        (1, "2024-10-04", "1970-01-01 00:00:00.001", ["x", None], {"k": 1.5}, None),
+        (2, None, None, None, None, None),
+    ]
 
 
 def test_text_is_text_for_spark(

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from compactor.snapshot.snapshots import Snapshots
 from compactor.storage.local import LocalStorage
+from connectors.data.schema import DECIMAL
 from tests.support.brokerless import BrokerlessConnector
 from tests.support.engine import row
 from tests.support.local_spark import LocalSpark
 from tests.support.memory.broker import MemoryBroker
 from tests.support.memory.storage import MemoryStorage
+from tests.support.typed_snapshots import TypedConnector
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,6 +24,9 @@ if TYPE_CHECKING:
 PAGE: Final = Path(__file__).parents[2] / "docs" / "snapshots.md"
 CHOICE: Final = "Which one, and for how long"
 """The heading under which each way to find the newest snapshot stands."""
+
+TYPED: Final = "Typed columns"
+"""The heading under which each tool reads a typed snapshot."""
 
 _BLOCK: Final = re.compile(r"(?ms)^## ([^\n]+)$|^```python\n(.*?)^```$")
 
@@ -48,6 +55,19 @@ def snapshots(folder: Path) -> Path:
     ).take(0)
     (folder / "snapshots/c").rename(folder / "snapshots/customers")
     return (folder / "snapshots/customers/t").rename(folder / "snapshots/customers/customers")
+
+
+def typed_snapshot(folder: Path) -> str:
+    """Takes a typed snapshot of two orders, one paid and one new; returns the folder of its data."""
+    cents = {"type": "bytes", "name": DECIMAL, "parameters": {"scale": "2", "connect.decimal.precision": "10"}}
+    fields = [{"field": "status", "type": "string"}, {"field": "total", "optional": True, **cents}]
+    content = json.dumps({"type": "struct", "fields": fields})
+    connector = TypedConnector(
+        folder, {"value.converter": "keyfold.Json", "value.converter.schema.content": content}, metadata=["_key"]
+    )
+    orders = [{"status": "new", "total": None}, {"status": "paid", "total": base64.b64encode(b"\x04\xe2").decode()}]
+    connector.fold([row(0, at, key, json.dumps(orders[at]).encode()) for at, key in enumerate((b"b", b"a"))])
+    return str(connector.take().files[0].parent)
 
 
 def run(*codes: str) -> dict[str, Any]:

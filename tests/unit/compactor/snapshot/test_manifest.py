@@ -73,7 +73,7 @@ def test_a_manifest_is_read_by_its_old_name_too(name: str) -> None:
     assert manifest.read(shelf, "c/t/1") == old
 
 
-@pytest.mark.parametrize("data", [b"{", b"{}", manifest.encode(replace(FULL, format_version=2))])
+@pytest.mark.parametrize("data", [b"{", b"{}", manifest.encode(replace(FULL, format_version=3))])
 def test_a_damaged_or_later_manifest_is_refused(data: bytes) -> None:
     """Nobody works from a manifest that cannot be understood."""
     with pytest.raises(FoldError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pandas as pd
 import pytest
 from pyarrow.fs import FileSystem, LocalFileSystem, copy_files
 
-from tests.support.snapshot_recipes import CHOICE, recipes, run, snapshots
+from tests.support.snapshot_recipes import CHOICE, TYPED, recipes, run, snapshots, typed_snapshot
 from tests.support.stores.moto_server import moto_server
 
 LIVING = [("ann", "a"), ("bob", "b")]
@@ -42,7 +43,26 @@ def test_every_tool_has_its_recipe() -> None:
     found = recipes()
     assert len(found.pop(CHOICE)) == 2
     going_on = "The manifest, and going on in the output topic"
-    assert set(found) == {"DuckDB", "pandas", "Polars", "Spark", "In a bucket", going_on}
+    assert set(found) == {"DuckDB", "pandas", "Polars", "Spark", "In a bucket", going_on, TYPED}
+    assert [code.split(maxsplit=2)[1].partition(".")[0] for code in found[TYPED]] == [
+        "duckdb", "pandas", "polars", "pyarrow", "pyspark",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("at", range(4), ids=["DuckDB", "pandas", "Polars", "pyarrow"])
+def test_typed_columns(at: int, tmp_path: Path) -> None:
+    """Each tool reads two columns by their names; tests/spark has Spark's."""
+    orders = run(f"data = {typed_snapshot(tmp_path)!r}", recipes()[TYPED][at])["orders"]
+    match at:
+        case 0:
+            rows = orders.fetchall()
+        case 1:
+            rows = list(orders.itertuples(index=False, name=None))
+        case 2:
+            rows = orders.rows()
+        case _:
+            rows = [tuple(each.values()) for each in orders.to_pylist()]
+    assert rows == [("paid", Decimal("12.50")), ("new", None)]
 
 
 def test_duckdb(resolved: str) -> None:

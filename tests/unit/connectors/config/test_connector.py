@@ -179,6 +179,16 @@ def test_columns_of_text_reach_the_engine(given: str, columns: set[str]) -> None
             {"snapshot.string.columns": "values", "snapshot.location": "s"},
             '"values" is not allowed: allowed is none, or some of key, value with commas between them',
         ),
+        ({"snapshot.value.format": "typed"}, "snapshot.value.format: has no effect without snapshot.location"),
+        ({"snapshot.key.format": "typed"}, "snapshot.key.format: has no effect without snapshot.location"),
+        (
+            {"snapshot.location": "s", "snapshot.value.format": "typed", "snapshot.string.columns": "value"},
+            "snapshot.string.columns: value has its own type with snapshot.value.format=typed",
+        ),
+        (
+            {"snapshot.location": "s", "snapshot.metadata.columns": "key"},
+            "allowed is none, or some of _key, _partition, _offset, _timestamp, _headers with commas between them",
+        ),
         ({"snapshot.string.columns": "key,key", "snapshot.location": "s"}, "names key more than once"),
         (
             {"compaction.order": "header:"},

@@ -1,0 +1,71 @@
+"""The types of values without a schema."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from connectors.typed.arrow_types import MOST_COLUMNS
+from connectors.typed.shape import Shapes, columns_of, decode, encode
+
+I64, F64, TEXT = pa.int64(), pa.float64(), pa.string()
+
+
+def _columns(*values: Any, kept: pa.StructType | None = None) -> dict[str, pa.DataType]:
+    shapes = Shapes()
+    shapes.add(values)
+    return {field.name: field.type for field in columns_of(decode(encode(shapes.whole)), kept)}
+
+
+@pytest.mark.parametrize(
+    ("values", "columns"),
+    [
+        ([{"a": 1}, {"a": None}, {}, None], {"a": I64}),
+        ([{"a": 1}, {"a": 1.5}], {"a": F64}),
+        ([{"a": "x"}, {"a": 1}, {"a": "y"}], {"a": TEXT}),
+        ([{"a": True}, {"b": [1, 2.5]}], {"a": pa.bool_(), "b": pa.list_(F64)}),
+        ([{"a": {"b": 1}}, {"a": {"c": "x"}}], {"a": pa.struct([("b", I64), ("c", TEXT)])}),
+        ([{"a": {}}, {"b": []}], {"a": TEXT, "b": TEXT}),
+        ([{"a": [{}]}, {"a": [{"x": 1}]}], {"a": pa.list_(pa.struct([("x", I64)]))}),
+        ([{"a": []}, {"a": [1]}], {"a": pa.list_(I64)}),
+        ([1, 2], {"value": I64}),
+        ([{"a": None}], {}),
+    ],
+)
+def test_a_field_has_the_type_of_most_of_its_values(values: list[Any], columns: dict[str, pa.DataType]) -> None:
+    """A whole number among others is a double; a null says nothing."""
+    assert _columns(*values) == columns
+
+
+def test_columns_that_are_kept_keep_their_types() -> None:
+    """Whole numbers alone become doubles; new fields follow, and a field that is not there any more stays."""
+    kept = pa.struct([("n", I64), ("s", TEXT), ("in", pa.struct([("x", I64)])), ("gone", I64)])
+    made = _columns({"n": 1.5, "s": 1, "in": {"y": "z"}, "new": True}, kept=kept)
+    inside = pa.struct([("x", I64), ("y", TEXT)])
+    assert made == {"n": F64, "s": TEXT, "in": inside, "gone": I64, "new": pa.bool_()}
+    assert list(made) == ["n", "s", "in", "gone", "new"]
+
+
+def test_what_tasks_collect_is_one() -> None:
+    """The counts of tasks are added."""
+    first, second = Shapes(), Shapes()
+    first.add([{"a": 1}])
+    second.add([{"a": "x", "b": [{"c": 1}]}, {"a": "y"}])
+    first.merge(second.whole)
+    assert columns_of(first.whole) == pa.struct([("a", TEXT), ("b", pa.list_(pa.struct([("c", I64)])))])
+
+
+def test_fields_and_levels_are_bounded() -> None:
+    """Records that name ever new fields, or nest deeply, make no columns without bound."""
+    deep: Any = 1
+    for _ in range(100):
+        deep = {"d": deep}
+    shapes = Shapes()
+    shapes.add([{f"k{number}": 1} for number in range(2 * MOST_COLUMNS)])
+    shapes.add([deep])
+    assert len(shapes.whole.fields) == MOST_COLUMNS
+    bounded = Shapes()
+    bounded.add([deep])
+    assert str(columns_of(bounded.whole)).count("struct") <= 33
