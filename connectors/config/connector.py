@@ -28,7 +28,6 @@ from connectors.config.errors import Fault, SeveralFaultsError
 from connectors.config.fields import (
     ANY_CASE,
     WORDS,
-    WORDS_OR_NONE,
     Allowed,
     ConnectorClass,
     ConnectorName,
@@ -39,10 +38,13 @@ from connectors.config.fields import (
     LocationOrNone,
     Long,
     LongOrUnlimited,
+    MetadataColumns,
     Order,
     OutputTopic,
     Ratio,
     Short,
+    SnapshotFormat,
+    StringColumns,
     Tasks,
     Text,
     TopicNames,
@@ -210,29 +212,19 @@ class ConnectorConfig(BaseModel):
     without a key. `append` goes with `cleanup.policy=delete` ([snapshots.md](snapshots.md#every-record))."""
     snapshot_retention_count: Int = _snapshots("snapshot.retention.count", "3", ge=1, importance="low")
     """How many snapshots of a topic are kept."""
-    snapshot_string_columns: Annotated[
-        frozenset[Literal["key", "value"]],
-        WORDS_OR_NONE,
-        Allowed("none, or some of key, value with commas between them", "LIST"),
-    ] = _snapshots("snapshot.string.columns", "none", importance="low")
+    snapshot_string_columns: StringColumns = _snapshots("snapshot.string.columns", "none", importance="low")
     """Which columns of a snapshot are UTF-8 text (Parquet's STRING) instead of bytes: `key`, `value`, or `key,value`.
 
     If a record that is to go into the snapshot is not UTF-8 there, its topic gets no new snapshot. The log and
     `describe` name the record's partition and offset, and everything else goes on."""
-    snapshot_value_format: Annotated[Literal["bytes", "typed"], ANY_CASE] = _snapshots(
-        "snapshot.value.format", "bytes", importance="medium"
-    )
+    snapshot_value_format: SnapshotFormat = _snapshots("snapshot.value.format", "bytes", importance="medium")
     """What a snapshot has of values: `bytes`, as they are kept, or `typed`, a column for each field
     ([snapshots.md](snapshots.md#typed-columns))."""
-    snapshot_key_format: Annotated[Literal["bytes", "typed"], ANY_CASE] = _snapshots(
-        "snapshot.key.format", "bytes", importance="medium"
-    )
+    snapshot_key_format: SnapshotFormat = _snapshots("snapshot.key.format", "bytes", importance="medium")
     """The same of keys, in the column `_key`."""
-    snapshot_metadata_columns: Annotated[
-        frozenset[Literal["_key", "_partition", "_offset", "_timestamp", "_headers"]],
-        WORDS_OR_NONE,
-        Allowed("none, or some of _key, _partition, _offset, _timestamp, _headers with commas between them", "LIST"),
-    ] = _snapshots("snapshot.metadata.columns", "_key,_partition,_offset,_timestamp,_headers", importance="low")
+    snapshot_metadata_columns: MetadataColumns = _snapshots(
+        "snapshot.metadata.columns", "_key,_partition,_offset,_timestamp,_headers", importance="low"
+    )
     """Which columns a typed snapshot has besides those of values and keys."""
     snapshot_file_bytes: Long = _snapshots("snapshot.file.bytes", "134217728", ge=1024, unit="bytes", importance="low")
     """Size at which a data file of a snapshot ends and the next begins."""

@@ -1,7 +1,7 @@
 """Knows what the keys or values of a connector hold, by its converter (`compactor.ports.ColumnTypes`).
 
 A record is read as it is kept: in the output's form. What cannot be read, or fits no column, is told with the reason,
-and is nobody's error. A registry that does not answer says nothing of a record: no snapshot is taken then.
+and makes no snapshot fail. A registry that does not answer says nothing of a record: no snapshot is taken then.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from connectors.transforms.transform import Side
 from connectors.typed import shape
 from connectors.typed.arrow_types import leaf_count, type_of
 from connectors.typed.encoder import MOST_CELLS, Encode, encoder
-from connectors.typed.shape import Shape, Shapes
+from connectors.typed.shape import Shapes, ValueShape
 from connectors.typed.unite import layout_of, named, renamed
 
 _CHUNK_BYTES: Final = 1 << 20
@@ -57,7 +57,7 @@ class _Kind(Struct, frozen=True):
     """A type (Arrow's IPC in Base64), or the shape of values without a schema."""
 
     type: str | None = None
-    shape: Shape | None = None
+    shape: ValueShape | None = None
 
 
 class ValueTypes(Struct, frozen=True, kw_only=True):

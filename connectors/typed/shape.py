@@ -20,22 +20,22 @@ _EMPTY: Final = "empty"
 """The kind of objects and lists without members, which are not counted: each column of text takes them."""
 
 
-class Shape(msgspec.Struct):
+class ValueShape(msgspec.Struct):
     """What values of one place are: how many of each kind, and the shapes of the fields and items in them.
 
     A null, and an object or list without members, says nothing.
     """
 
     counts: dict[str, int] = {}
-    fields: dict[str, Shape] = {}
-    items: Shape | None = None
+    fields: dict[str, ValueShape] = {}
+    items: ValueShape | None = None
 
 
 class Shapes:
     """Collects the shape of many values, of no more than MOST_COLUMNS fields in all and DEEPEST levels."""
 
-    def __init__(self, whole: Shape | None = None) -> None:
-        self.whole = whole or Shape()
+    def __init__(self, whole: ValueShape | None = None) -> None:
+        self.whole = whole or ValueShape()
         # How many more fields may be added: a record may name any number of new ones.
         self._left = MOST_COLUMNS
 
@@ -55,11 +55,11 @@ class Shapes:
             for name, kind in zip(names, kinds, strict=True):
                 self._count(self.whole, name, _KINDS.get(kind), count)
 
-    def merge(self, other: Shape) -> None:
+    def merge(self, other: ValueShape) -> None:
         """Adds all that another task has collected."""
         self._merge(self.whole, other)
 
-    def _add(self, shape: Shape, value: Any, count: int, depth: int) -> None:
+    def _add(self, shape: ValueShape, value: Any, count: int, depth: int) -> None:
         kind = _KINDS.get(type(value))
         if kind is None:
             return
@@ -70,9 +70,9 @@ class Shapes:
         if depth <= DEEPEST and kind in {"object", "list"}:
             self._add_members(shape, value, count, depth + 1)
 
-    def _add_members(self, shape: Shape, value: Any, count: int, depth: int) -> None:
+    def _add_members(self, shape: ValueShape, value: Any, count: int, depth: int) -> None:
         if isinstance(value, list):
-            shape.items = shape.items or Shape()
+            shape.items = shape.items or ValueShape()
             for item in value:
                 self._add(shape.items, item, count, depth)
             return
@@ -81,20 +81,20 @@ class Shapes:
             if inner is not None:
                 self._add(inner, member, count, depth)
 
-    def _count(self, shape: Shape, name: str, kind: str | None, count: int) -> None:
+    def _count(self, shape: ValueShape, name: str, kind: str | None, count: int) -> None:
         inner = None if kind is None else self._field(shape, name)
         if inner is not None and kind is not None:
             inner.counts[kind] = inner.counts.get(kind, 0) + count
 
-    def _field(self, shape: Shape, name: str) -> Shape | None:
+    def _field(self, shape: ValueShape, name: str) -> ValueShape | None:
         """Returns the shape of a field, which is made if there is none; None if there is no room for it."""
         inner = shape.fields.get(name)
         if inner is None and self._left > 0:
             self._left -= 1
-            inner = shape.fields[name] = Shape()
+            inner = shape.fields[name] = ValueShape()
         return inner
 
-    def _merge(self, shape: Shape, other: Shape) -> None:
+    def _merge(self, shape: ValueShape, other: ValueShape) -> None:
         for kind, count in other.counts.items():
             shape.counts[kind] = shape.counts.get(kind, 0) + count
         for name, theirs in other.fields.items():
@@ -102,11 +102,11 @@ class Shapes:
             if inner is not None:
                 self._merge(inner, theirs)
         if other.items is not None:
-            shape.items = shape.items or Shape()
+            shape.items = shape.items or ValueShape()
             self._merge(shape.items, other.items)
 
 
-def columns_of(shape: Shape, kept: pa.StructType | None = None) -> pa.StructType:
+def columns_of(shape: ValueShape, kept: pa.StructType | None = None) -> pa.StructType:
     """Returns the columns of values of a shape.
 
     A field of `kept` keeps its type, but that whole numbers become doubles once there is one that is not whole. A new
@@ -118,7 +118,7 @@ def columns_of(shape: Shape, kept: pa.StructType | None = None) -> pa.StructType
     return pa.struct([pa.field(name, made) for name, made in types.items() if made is not None])
 
 
-def _type_of(shape: Shape | None, kept: pa.DataType | None) -> pa.DataType | None:
+def _type_of(shape: ValueShape | None, kept: pa.DataType | None) -> pa.DataType | None:
     if shape is None:
         return kept
     if kept is None:
@@ -130,7 +130,7 @@ def _type_of(shape: Shape | None, kept: pa.DataType | None) -> pa.DataType | Non
     return pa.float64() if kept == pa.int64() and shape.counts.get("float") else kept
 
 
-def _new_type(shape: Shape) -> pa.DataType | None:
+def _new_type(shape: ValueShape) -> pa.DataType | None:
     counts = {kind: count for kind, count in shape.counts.items() if kind not in _NUMBERS and count}
     numbers = sum(shape.counts.get(kind, 0) for kind in _NUMBERS)
     if numbers:
@@ -147,14 +147,14 @@ def _new_type(shape: Shape) -> pa.DataType | None:
     return _TYPES[kind]
 
 
-def encode(shape: Shape) -> bytes:
+def encode(shape: ValueShape) -> bytes:
     """Encodes a shape, for another process."""
     return msgspec.json.encode(shape)
 
 
-def decode(data: bytes | str) -> Shape:
+def decode(data: bytes | str) -> ValueShape:
     """Decodes what `encode` has written. Raises DataError."""
     try:
-        return msgspec.json.decode(data, type=Shape)
+        return msgspec.json.decode(data, type=ValueShape)
     except msgspec.MsgspecError as error:
         raise DataError(f"The shape of values cannot be read: {error}.") from None

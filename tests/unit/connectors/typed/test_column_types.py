@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,38 +18,25 @@ from msgspec.structs import replace
 
 from compactor.errors import SnapshotError
 from compactor.snapshot import manifest
-from connectors.converters.avro.converter import AvroConverter
-from connectors.converters.json.schema_converter import JsonSchemaConverter
-from connectors.converters.protobuf.converter import ProtobufConverter
-from connectors.converters.registered import RegisteredConverter
-from connectors.options import read
-from connectors.registry.schema_registry import SchemaRegistry
-from connectors.registry.settings import registry_settings
-from connectors.typed import column_types
-from tests.support.clocks import ManualClock
 from tests.support.engine import row
-from tests.support.memory.schema_registry import MemoryRegistry
+from tests.support.memory.schema_registry import MemoryRegistry, served
 from tests.support.typed_snapshots import TypedConnector
 
 PLAIN = {"value.converter": "keyfold.Json", "value.converter.schemas.enable": "false"}
 ENVELOPED = {"value.converter": "keyfold.Json"}
-AVRO = {"value.converter": "keyfold.Avro", "value.converter.schema.registry.url": "http://a:1"}
 NAMES = ["_key", "_partition", "_offset", "_timestamp", "_headers", "_rest"]
 
 
 class Registry:
-    """A registry that all converters of a test ask."""
+    """A registry that the converters of a test ask over HTTP."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.memory = MemoryRegistry()
-        self.kind: type[RegisteredConverter] = AvroConverter
-        monkeypatch.setattr(column_types, "made_converter", lambda *_, is_key: self.converter(is_key=is_key))
+    def __init__(self, url: str, memory: MemoryRegistry) -> None:
+        self.url = url
+        self.memory = memory
 
-    def converter(self, *, is_key: bool) -> RegisteredConverter:
-        """Makes a converter."""
-        made = self.kind(read(self.kind.OPTIONS, {"schema.registry.url": "http://a:1"}), is_key=is_key)
-        made.registry = SchemaRegistry(registry_settings(made.options), transport=self.memory, clock=ManualClock())
-        return made
+    def settings(self, name: str = "Avro") -> dict[str, str]:
+        """Returns the settings of a converter of values."""
+        return {"value.converter": f"keyfold.{name}", "value.converter.schema.registry.url": self.url}
 
     def avro(self, schema: Any, value: Any) -> bytes:
         """Returns a message in Avro."""
@@ -63,8 +50,10 @@ class Registry:
 
 
 @pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch) -> Registry:
-    return Registry(monkeypatch)
+def registry() -> Iterator[Registry]:
+    memory = MemoryRegistry()
+    with served(memory) as url:
+        yield Registry(url, memory)
 
 
 def _json(**fields: Any) -> bytes:
@@ -112,7 +101,7 @@ def test_schemas_that_evolve_become_one_table(tmp_path: Path, registry: Registry
     first = _order(("id", "int"), ("total", ["null", cents]))
     moment = {"type": "long", "logicalType": "timestamp-micros"}
     second = _order(("id", "long"), ("total", ["null", {**cents, "precision": 12}]), ("at", moment))
-    connector = TypedConnector(tmp_path, AVRO)
+    connector = TypedConnector(tmp_path, registry.settings())
     connector.fold(
         _rows(
             [
@@ -143,7 +132,7 @@ def test_what_fits_no_column_is_whole_in_rest(tmp_path: Path, registry: Registry
         registry.head(good) + b"\xff",
         registry.avro(money, {"money": b"\x7f\xff\xff"}),
     ]
-    connector = TypedConnector(tmp_path, AVRO)
+    connector = TypedConnector(tmp_path, registry.settings())
     connector.fold(_rows(values))
     taken = connector.take()
     rows = {each["_offset"]: each for each in taken.table.to_pylist()}
@@ -176,14 +165,12 @@ def test_json_with_schemas(tmp_path: Path) -> None:
 
 def test_json_schema_and_protobuf(tmp_path: Path, registry: Registry) -> None:
     """Both formats of a registry have the same columns."""
-    connector = TypedConnector(tmp_path / "json", AVRO, metadata=[])
-    registry.kind = JsonSchemaConverter
+    connector = TypedConnector(tmp_path / "json", registry.settings("JsonSchema"), metadata=[])
     schema = {"type": "object", "properties": {"id": {"type": "integer"}, "name": {"type": "string"}}}
     connector.fold(_rows([registry.head(schema, schemaType="JSON") + b'{"id":1,"name":"a"}']))
     assert connector.take().table.drop_columns("_rest").to_pylist() == [{"id": 1, "name": "a"}]
-    registry.kind = ProtobufConverter
     proto = 'syntax = "proto3"; message Order { int64 id = 1; string name = 2; }'
-    other = TypedConnector(tmp_path / "proto", AVRO, metadata=[])
+    other = TypedConnector(tmp_path / "proto", registry.settings("Protobuf"), metadata=[])
     other.fold(_rows([registry.head(proto, schemaType="PROTOBUF") + b"\0\x08\x01\x12\x01a"]))
     assert other.take().table.drop_columns("_rest").to_pylist() == [{"id": 1, "name": "a"}]
 
@@ -235,7 +222,7 @@ def test_inferred_types_are_kept(tmp_path: Path) -> None:
 
 def test_a_registry_that_does_not_answer_makes_no_rest(tmp_path: Path, registry: Registry) -> None:
     """Nothing is known of the records then: no snapshot is taken, and the one before stays."""
-    connector = TypedConnector(tmp_path, AVRO)
+    connector = TypedConnector(tmp_path, registry.settings())
     connector.fold(_rows([registry.avro(_order(("id", "int")), {"id": 1})]))
     registry.memory.always = httpx.Response(503)
     with pytest.raises(SnapshotError, match="for now"):
