@@ -63,7 +63,7 @@ class Unplaced(Struct, frozen=True):
 class Typed(Struct, frozen=True, kw_only=True):
     """What a typed snapshot says of its columns.
 
-    `settings` differs between snapshots whose columns are made in other ways. `renamed`: the field of each column that
+    `settings` differs if the columns of two snapshots are made in other ways. `renamed`: the field of each column that
     has another name. `unplaced` counts records by the column that holds them whole, `first` has some of them. `kept` is
     what the next snapshot begins its columns with, by side.
     """

@@ -38,13 +38,10 @@ from connectors.config.fields import (
     LocationOrNone,
     Long,
     LongOrUnlimited,
-    MetadataColumns,
     Order,
     OutputTopic,
     Ratio,
     Short,
-    SnapshotFormat,
-    StringColumns,
     Tasks,
     Text,
     TopicNames,
@@ -56,6 +53,7 @@ from connectors.config.fields import (
 )
 from connectors.config.flat_file import check_size, family_texts
 from connectors.config.secrets import masked
+from connectors.config.snapshot_fields import MetadataColumns, SnapshotFormat, StringColumns
 from connectors.placeholders import UNLIMITED, Limits, resolve
 
 ClassSettings = Annotated[dict[str, str], family_texts(lambda _: ())]

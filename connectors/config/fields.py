@@ -372,17 +372,6 @@ WORDS: Final = _of_text(_words)
 WORDS_OR_NONE: Final = _of_text(_words_or_none)
 """For a frozenset of a Literal: as WORDS, or `none` for the empty set."""
 
-SnapshotFormat = Annotated[Literal["bytes", "typed"], ANY_CASE]
-StringColumns = Annotated[
-    frozenset[Literal["key", "value"]],
-    WORDS_OR_NONE,
-    Allowed("none, or some of key, value with commas between them", "LIST"),
-]
-MetadataColumns = Annotated[
-    frozenset[Literal["_key", "_partition", "_offset", "_timestamp", "_headers"]],
-    WORDS_OR_NONE,
-    Allowed("none, or some of _key, _partition, _offset, _timestamp, _headers with commas between them", "LIST"),
-]
 Short = Annotated[int, Le(SHORT_MAX), _of_text(_whole)]
 Int = Annotated[int, Le(INT_MAX), _of_text(_whole)]
 Long = Annotated[int, Le(LONG_MAX), _of_text(_whole)]
