@@ -176,12 +176,12 @@ class Decoder(Protocol):
 
 
 class ColumnTypes(Protocol):
-    """Knows what keys, or values, hold (`snapshot.value.format=typed`). It is pickled into tasks.
+    """Knows what keys, or values, hold (`snapshot.value.format=typed`). It is pickled into tasks."""
 
-    `settings` differs between two that would make other columns of the same records.
-    """
-
-    settings: str
+    @property
+    def settings(self) -> str:
+        """What differs between two that would make other columns of the same records."""
+        ...
 
     def survey(self) -> Survey:
         """Returns what collects types, in a task."""

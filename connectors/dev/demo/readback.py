@@ -19,8 +19,8 @@ from connectors.kafka.errors import reading
 from connectors.sinks.output_reader import OutputPartitionReader
 
 _CARRIERS: Final = """\
-SELECT decode(value) ->> 'carrier' AS carrier, count(*) AS aircraft,
-       strftime(max(timestamp) AT TIME ZONE 'UTC', '%Y-%m-%dT%H:%MZ') AS last_seen
+SELECT carrier, count(*) AS aircraft,
+       strftime(max(_timestamp) AT TIME ZONE 'UTC', '%Y-%m-%dT%H:%MZ') AS last_seen
 FROM '{data}'
 GROUP BY carrier ORDER BY aircraft DESC, carrier LIMIT 5"""
 

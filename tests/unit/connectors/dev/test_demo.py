@@ -98,9 +98,8 @@ def _snapshot(folder: Path) -> Snapshot:
 
     path = folder / "flights/flights/20261121T023000Z-ab"
     (path / "data").mkdir(parents=True)
-    values = [json.dumps({"carrier": carrier}).encode() for carrier in ("UA", "UA", "DL")]
     times = pa.array([1_357_034_400_000, 1_357_038_000_000, 0], pa.timestamp("ms", "UTC"))
-    pq.write_table(pa.table({"value": pa.array(values, pa.binary()), "timestamp": times}), path / "data/a.parquet")
+    pq.write_table(pa.table({"carrier": ["UA", "UA", "DL"], "_timestamp": times}), path / "data/a.parquet")
     (path / "_manifest.json").write_text(json.dumps({"records": 3, "files": [{}]}))
     (path.parent / "LATEST").write_text(f"{path.name}\n")
     return Snapshot(path, 3, 1)
