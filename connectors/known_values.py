@@ -63,6 +63,8 @@ _FORMS: Final = 16
 _LONGEST: Final = 1 << 20
 _LONGEST_OVER_REST: Final = 4 << 10
 """Characters of a secret that was sent over REST and is written out: its forms take ten times as many bytes."""
+_LONG_ERROR: Final = 4 << 10
+"""Characters: shorter texts count as such a long one, so that all errors are searched for what is made once."""
 _SEPARATORS: Final = re.compile(r"[\r\n,;]+")
 _AUTHORIZATION: Final = re.compile(
     r"(?i)(authorization\\?['\"]?\s*+[:=,]\s*+(?!\S{0,3}\[hidden\])(?:b?\\?['\"])?)(?:(?:basic|bearer)\s++)?[^\s'\",;]++"
@@ -321,18 +323,19 @@ def hide_in(text: str, settings: Iterable[str], secrets: Iterable[str] = ()) -> 
     names or types.
     """
     known = _current()
-    # One record after the other is refused, each with the same settings; those of a request are kept nowhere.
+    # One record after the other is refused, each with the same settings. Those of a request are kept nowhere.
     pairs = _kept_pairs if known is _known else _pairs
-    return replaced(text, pairs(known, known.version, tuple(settings), tuple(secrets)))
+    longest = max(_LONG_ERROR, 1 << len(text).bit_length())  # of the text
+    return replaced(text, pairs(known, known.version, tuple(settings), tuple(secrets), longest))
 
 
 def _pairs(
-    known: KnownValues,
-    _version: int,
-    settings: tuple[str, ...],
-    secrets: tuple[str, ...],
+    known: KnownValues, _version: int, settings: tuple[str, ...], secrets: tuple[str, ...], longest: int
 ) -> tuple[tuple[str, str], ...]:
-    """Returns what `hide_in` replaces, each with what is shown in its place, the longest first."""
+    """Returns what `hide_in` replaces, each with what is shown in its place, the longest first.
+
+    No secret of more than `longest` characters: no form of it is shorter, and those of 256 Ki take seconds to make.
+    """
     values = known.of((*settings, *secrets))
     texts = [(text, False) for text in settings] + [(text, True) for text in secrets]
     written_out = {
@@ -342,7 +345,7 @@ def _pairs(
         for secret in secrets_in(each, is_secret=is_secret)
     }
     shown = dict(values)
-    for form in forms_of(*written_out):
+    for form in forms_of(*(secret for secret in written_out if len(secret) <= longest)):
         shown.setdefault(form, HIDDEN)
     return tuple(sorted(shown.items(), key=_by_length))
 

@@ -135,6 +135,18 @@ def test_a_long_secret_is_hidden_whole() -> None:
     assert hide_all(f"it says {token}.") == "it says [hidden]."
 
 
+@pytest.mark.parametrize("part", ['":"', "%22:", '"&', "\U0001f600"])
+def test_a_short_error_is_not_searched_for_the_forms_of_a_long_secret(part: str) -> None:
+    """A setting over REST may have 256 Ki characters: each failure of its connector would take seconds of a core."""
+    long = part * (250_000 // len(part))
+    secret = f"http://u:{long}@h"
+    began = time.thread_time()
+    assert hide_in("it failed.", [secret], [f'x password="{long}"']) == "it failed."
+    assert time.thread_time() - began < 0.5
+    long = long[: 6 << 10]
+    assert hide_in(f"it says http://u:{long}@h.", [f"http://u:{long}@h"]) == "it says http://[hidden]@h."
+
+
 def test_all_values_of_files_are_found() -> None:
     """However many there are, and however many lines each has."""
     for number in range(300):
