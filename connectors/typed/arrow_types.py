@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
+from connectors.data.growth import written_length
 from connectors.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Schema, Type
 from connectors.data.values import scale_of
 from connectors.errors import DataError
@@ -21,11 +22,15 @@ MOST_COLUMNS: Final = 5_000
 """Leaf columns of a layout: MySQL's widest table has 4,096. A writer holds a buffer for each, some 10 KB."""
 DEEPEST: Final = 32
 """Levels of a layout. Readers of Parquet take some calls a level; databases and events have five."""
+LONGEST_TEXT: Final = 1_024
+"""Characters of an enum's symbol, or of a default, for which a byte of a record stands, or none. MySQL's have 255."""
 MOST_DIGITS: Final = 38
 """Digits of a decimal column: DuckDB, Spark and Iceberg have no more."""
 _PRECISION: Final = "connect.decimal.precision"
 _DEBEZIUM: Final = "io.debezium."
 _UTC: Final = "UTC"
+_SYMBOL: Final = ".Enum."
+"""What the parameter of each symbol of an enum has in its name, of whatever converter."""
 
 ToArray = Callable[[list[Any]], pa.Array]
 """Makes an array of values of which None stand for nulls. Raises what a value that does not fit raises."""
@@ -132,6 +137,7 @@ def _leaf_depths(made: pa.DataType, depth: int) -> Iterator[int]:
 
 
 def _type_of(schema: Schema, depth: int) -> pa.DataType:
+    _check_texts(schema)
     if is_leaf(schema):
         return leaf_of(schema).type
     if depth > DEEPEST:
@@ -141,6 +147,14 @@ def _type_of(schema: Schema, depth: int) -> pa.DataType:
     assert schema.value_schema is not None
     items = _type_of(schema.value_schema, depth + 1)
     return pa.list_(items) if schema.key_schema is None else pa.map_(_type_of(schema.key_schema, depth + 1), items)
+
+
+def _check_texts(schema: Schema) -> None:
+    """Raises DataError for a symbol or a default by which small records would become large columns."""
+    symbols = (len(name) for name in schema.parameters or () if _SYMBOL in name)
+    most = 2 * LONGEST_TEXT  # with the name of the parameter
+    if max(symbols, default=0) > most or written_length(schema, schema.default, most) > most:
+        raise DataError(f"The schema has a symbol or a default of more than {LONGEST_TEXT} characters.", "Shorten it.")
 
 
 def _decimal(schema: Schema) -> Leaf:

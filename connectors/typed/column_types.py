@@ -41,13 +41,17 @@ from connectors.typed.encoder import MOST_CELLS, Encode, encoder
 from connectors.typed.shape import Shapes, ValueShape
 from connectors.typed.unite import layout_of, named, renamed
 
-_CHUNK_BYTES: Final = 1 << 20
-"""Bytes of keys or values that are objects of Python at once: they take some 50 times as much."""
+_CHUNK_BYTES: Final = 256 << 10
+"""Bytes of keys or values that are objects of Python at once: they take some 50 times as much, and the columns of
+records that are all symbols of enums (`arrow_types.LONGEST_TEXT`) 1,000 times."""
+MOST_BYTES: Final = 512 << 20
+"""Bytes that the columns of one batch may have, which has 16 MiB as records: Arrow's texts end at 2 GiB."""
 _CHUNK_ROWS: Final = 8_192
 _MOST_KINDS: Final = 1_000
 """Types that one task collects: each record may bring one of its own. Of a further one the records are in `_rest`,
 unless they fit by chance."""
 _LONGEST_REASON: Final = 300
+_TOO_LARGE: Final = f"The columns of the records before it have more than {MOST_BYTES >> 20} MiB."
 _NAMING: Final = {side: pa.array(sorted(names), pa.string()) for side, names in NAMING_HEADERS.items()}
 """By side the headers that say with which schema it is written."""
 _SIDES: Final = {"key": Side.KEY, "value": Side.VALUE}
@@ -151,13 +155,20 @@ def _waiting(error: RegistryError) -> SnapshotError:
     return SnapshotError(f"A typed snapshot cannot be taken for now: {error.message}", error.action)
 
 
+class _Count(Struct):
+    """How many records of one type there are so far."""
+
+    records: int = 0
+
+
 class TypeSurvey:
     """See `Survey`."""
 
     def __init__(self, reader: RecordReader) -> None:
         self._reader = reader
-        self._type_of = OfSchema(type_of)
-        self._types = Counter[pa.DataType]()
+        # What counts the records of a schema: the same for all schemas of one type, which is slow to be looked up.
+        self._count_of = OfSchema(self._new_count)
+        self._counts: dict[pa.DataType, _Count] = {}
         self._shapes = Shapes()
         # Records without a schema so far.
         self._plain = 0
@@ -191,9 +202,14 @@ class TypeSurvey:
             refuse_machine(error)
 
     def _count(self, schema: Schema | None, count: int) -> None:
-        kind = None if schema is None else self._type_of(schema)
-        if kind is not None and (kind in self._types or len(self._types) < _MOST_KINDS):
-            self._types[kind] += count
+        if schema is not None:
+            self._count_of(schema).records += count
+
+    def _new_count(self, schema: Schema) -> _Count:
+        kind = type_of(schema)
+        if kind not in self._counts and len(self._counts) >= _MOST_KINDS:
+            return _Count()
+        return self._counts.setdefault(kind, _Count())
 
     def _add_read(self, batch: pa.RecordBatch, data: pa.Array) -> None:
         """Adds records of which each has to be read: it says its schema itself, or has none."""
@@ -220,7 +236,7 @@ class TypeSurvey:
 
     def kinds(self) -> Mapping[bytes, int]:
         """See `Survey`."""
-        kinds = {msgspec.json.encode(_Kind(type=_text_of(kind))): count for kind, count in self._types.items()}
+        kinds = {msgspec.json.encode(_Kind(type=_text_of(kind))): each.records for kind, each in self._counts.items()}
         if self._plain:
             kinds[msgspec.json.encode(_Kind(shape=self._shapes.whole))] = self._plain
         return kinds
@@ -241,11 +257,12 @@ class _Group(Struct):
 
 
 class TypeDecoder:
-    """See `Decoder`."""
+    """See `Decoder`. `most_bytes`: bytes after which the columns of a batch get no more values."""
 
-    def __init__(self, reader: RecordReader, columns: pa.StructType) -> None:
+    def __init__(self, reader: RecordReader, columns: pa.StructType, most_bytes: int = MOST_BYTES) -> None:
         self._reader = reader
         self._columns = columns
+        self._most_bytes = most_bytes
         self._encoders = OfSchema(self._encoder_of)
         self._plain = encoder(None, columns)
         self._most_rows = max(1, min(_CHUNK_ROWS, MOST_CELLS // max(1, leaf_count(columns))))
@@ -254,11 +271,23 @@ class TypeDecoder:
         """See `Decoder`."""
         data, unplaced = batch[self._reader.side], dict[int, str]()
         try:
-            parts = [self._chunk(batch, data, rows, unplaced) for rows in _chunks(data, self._most_rows)]
+            parts = list(self._parts(batch, data, unplaced))
         except RegistryError as error:
             raise _waiting(error) from error
-        empty = pa.nulls(0, self._columns)
-        return Decoded(pa.concat_arrays([empty, *parts]), unplaced)
+        return Decoded(pa.concat_arrays([pa.nulls(0, self._columns), *parts]), unplaced)
+
+    def _parts(self, batch: pa.RecordBatch, data: pa.Array, unplaced: dict[int, str]) -> Iterator[pa.StructArray]:
+        """Yields the columns of one chunk of records after the other, until they are too large."""
+        size = 0
+        for rows in _chunks(data, self._most_rows):
+            if size > self._most_bytes:
+                whole = (row for row in range(rows.start, rows.stop) if data[row].is_valid)
+                unplaced.update(dict.fromkeys(whole, _TOO_LARGE))
+                yield pa.nulls(rows.stop - rows.start, self._columns)
+                continue
+            part = self._chunk(batch, data, rows, unplaced)
+            size += part.nbytes
+            yield part
 
     def close(self) -> None:
         """See `Decoder`."""

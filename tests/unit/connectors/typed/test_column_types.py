@@ -17,7 +17,11 @@ import pytest
 from msgspec.structs import replace
 
 from compactor.errors import SnapshotError
+from compactor.model.record import HEADERS
 from compactor.snapshot import manifest
+from connectors.chain.spec import chain_spec
+from connectors.placeholders import resolve
+from connectors.typed.column_types import TypeDecoder, ValueTypes
 from tests.support.engine import row
 from tests.support.memory.schema_registry import MemoryRegistry, served
 from tests.support.typed_snapshots import TypedConnector
@@ -310,3 +314,30 @@ def test_a_hostile_record_has_its_row(tmp_path: Path) -> None:
     for offset, value in enumerate(values):
         assert by_offset[offset]["_rest"] in {None, value}
     assert isinstance(taken.table.schema.field("a").type, pa.DataType)
+
+
+def test_texts_that_a_schema_repeats_are_bounded(tmp_path: Path, registry: Registry) -> None:
+    """A byte of Avro that stands for a symbol of thousands of characters, or none that stands for a default."""
+    enum = {"type": "enum", "name": "E", "symbols": ["S" * 5_000, "T"]}
+    connector = TypedConnector(tmp_path / "enum", registry.settings(), metadata=[])
+    message = registry.avro(_order(("e", enum)), {"e": "T"})
+    connector.fold(_rows([message]))
+    assert connector.take().table.to_pylist() == [{"_rest": message}]
+    fields = [{"field": "a", "type": "string", "optional": True, "default": "d" * 5_000}]
+    enveloped = json.dumps({"schema": {"type": "struct", "fields": fields}, "payload": {}}).encode()
+    defaults = TypedConnector(tmp_path / "default", ENVELOPED, metadata=[])
+    defaults.fold(_rows([enveloped]))
+    assert defaults.take().table.to_pylist() == [{"_rest": enveloped}]
+
+
+def test_columns_of_a_batch_are_bounded() -> None:
+    """Records that would make them too large are whole in `_rest`, those before them in columns."""
+    types = ValueTypes(side="value", chain=chain_spec(PLAIN), resolve=resolve)
+    values = [_json(a="x" * 200_000), _json(a="y" * 200_000), _json(a="z")]
+    records = pa.RecordBatch.from_pydict({"value": values, "headers": pa.array([[]] * 3, HEADERS)})
+    survey = types.survey()
+    survey.add(records)
+    decoder = TypeDecoder(types.reader(), types.layout(survey.kinds(), None, []).type, most_bytes=100_000)
+    columns, unplaced = decoder.decode(records)
+    assert [None if each is None else each["a"][0] for each in columns.to_pylist()] == ["x", None, None]
+    assert sorted(unplaced) == [1, 2]
