@@ -1,6 +1,8 @@
-"""Change events of a table with ten columns, in Debezium's envelope and Avro, as a data set's records.
+"""Change events of a table with ten columns, as a data set's records, in one of three forms.
 
-The ids of the schemas are those that an empty registry gives to the first two that are registered.
+`AVRO` and `JSON`, which has the schema in each message, are events in Debezium's envelope. `ROWS` is plain JSON, in
+which an event cannot be told from a row: Debezium has taken the rows out. The ids of the schemas in Avro are those that
+an empty registry gives to the first two that are registered.
 """
 
 from __future__ import annotations
@@ -9,12 +11,20 @@ import io
 import json
 import random
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final
 
 import fastavro
 import httpx
 
+from connectors.converters.avro.schemas import FromAvro
+from connectors.converters.json.converter import JsonConverter
+from connectors.options import read
+
+AVRO: Final = "avro"
+JSON: Final = "json"
+ROWS: Final = "rows"
 KEY: Final[dict[str, Any]] = {
     "type": "record",
     "name": "Key",
@@ -68,6 +78,10 @@ ENVELOPE: Final[dict[str, Any]] = {
     ],
 }
 IDS: Final = {"key": 1, "value": 2}
+_KEY: Final = fastavro.parse_schema(KEY)
+_ENVELOPE: Final = fastavro.parse_schema(ENVELOPE)
+_STAMP: Final = 17
+"""Characters of a time in seconds with six digits after the point."""
 _DELETED: Final = 0.05
 _STREETS: Final = ("Main Street", "Station Road", "Church Lane", "Rue de la Gare", "Ahornweg")
 _CITIES: Final = ("Lyon", "Leeds", "Graz", "Ghent", "Porto", "Basel")
@@ -85,23 +99,61 @@ def register(url: str) -> None:
         assert answer.json()["id"] == IDS[side], answer.text
 
 
-def records(chance: random.Random, first: int, keys: int, count: int) -> Iterator[tuple[bytes, bytes]]:
-    """Yields `count` (key, value) of rows whose ids are from `first` on; a share of them are deletions."""
-    key, envelope = fastavro.parse_schema(KEY), fastavro.parse_schema(ENVELOPE)
+def records(
+    chance: random.Random, first: int, keys: int, count: int, form: str = AVRO
+) -> Iterator[tuple[bytes, bytes | None]]:
+    """Yields `count` (key, value) of rows with ids from `first` on; a share of them are deletions."""
+    key_of, value_of = _writers(form)
     for number in range(count):
         row = _row(chance, first + int(chance.random() * keys), number)
-        gone = chance.random() < _DELETED
-        event = {
-            "before": row if gone else None,
-            "after": None if gone else row,
-            "source": {
-                "version": "3.2.0.Final", "connector": "postgresql", "name": "shop", "ts_ms": _BASE_MS + number,
-                "db": "shop", "schema": "public", "table": "orders", "txId": number, "lsn": 64 * number,
-            },
-            "op": "d" if gone else "u",
-            "ts_ms": _BASE_MS + number,
-        }  # fmt: skip
-        yield _encoded(IDS["key"], key, {"id": row["id"]}), _encoded(IDS["value"], envelope, event)
+        event = _event(row, number, is_deletion=chance.random() < _DELETED)
+        yield key_of({"id": row["id"]}), value_of(event if form != ROWS else event["after"])
+
+
+def stamped_event(stamp: float) -> bytes:
+    """Returns an event in Avro with a time (seconds), which `stamp_of` finds in the row."""
+    row = {**_row(random.Random(0), 0, 0), "note": f"{stamp:0{_STAMP}.6f}"}
+    return _encoded(IDS["value"], _ENVELOPE, _event(row, 0, is_deletion=False))
+
+
+def stamp_of(row: bytes) -> float:
+    """Returns the time that ends a row in Avro: its last column has it."""
+    return float(row[-_STAMP:])
+
+
+def key_of(number: int) -> bytes:
+    """Returns the key in Avro of the row with this id."""
+    return _encoded(IDS["key"], _KEY, {"id": number})
+
+
+def _event(row: dict[str, Any], number: int, *, is_deletion: bool) -> dict[str, Any]:
+    return {
+        "before": row if is_deletion else None,
+        "after": None if is_deletion else row,
+        "source": {
+            "version": "3.2.0.Final", "connector": "postgresql", "name": "shop", "ts_ms": _BASE_MS + number,
+            "db": "shop", "schema": "public", "table": "orders", "txId": number, "lsn": 64 * number,
+        },
+        "op": "d" if is_deletion else "u",
+        "ts_ms": _BASE_MS + number,
+    }  # fmt: skip
+
+
+def _writers(form: str) -> tuple[Callable[[Any], bytes], Callable[[Any], bytes | None]]:
+    """Returns what writes keys, and what writes values."""
+    if form == AVRO:
+        return partial(_encoded, IDS["key"], _KEY), partial(_encoded, IDS["value"], _ENVELOPE)
+    converter = JsonConverter(read(JsonConverter.OPTIONS, {"schemas.enable": str(form == JSON).lower()}), is_key=False)
+    key, value = FromAvro().schema(KEY), FromAvro().schema(ENVELOPE)
+    if form == ROWS:
+        field = value.field("after")
+        assert field is not None
+        value = field.schema
+    write = converter.from_connect_data
+    return (
+        lambda node: write("", [], key, node) or b"",
+        lambda node: None if node is None else write("", [], value, node),
+    )
 
 
 def _row(chance: random.Random, order: int, number: int) -> dict[str, Any]:

@@ -29,9 +29,9 @@ _QUEUE: Final = 200_000
 class DataSet(Struct, frozen=True, kw_only=True):
     """`records` records with values of `value_bytes` over `keys` keys, a share of them `tombstones`.
 
-    Keys are uniformly distributed, or by Zipf's law with exponent 1. `change_events`: the records are those of
-    `change_events`, whose size is their own. `json_keys`: keys are objects of JSON. `hot`: the share of all records
-    and keys that partition 0 has; 0 is as many as the others have.
+    Keys are uniformly distributed, or by Zipf's law with exponent 1. `events`: the records are those of
+    `change_events` in this form, and have a size of their own. `json_keys`: keys are objects of JSON. `hot`: the share
+    of all records and keys that partition 0 has; 0 is as many as the others have.
     """
 
     name: str
@@ -41,7 +41,7 @@ class DataSet(Struct, frozen=True, kw_only=True):
     tombstones: float = 0.0
     zipf: bool = False
     partitions: int = 2
-    change_events: bool = False
+    events: str = ""
     json_keys: bool = False
     hot: float = 0.0
 
@@ -62,7 +62,9 @@ DATA_SETS: Final = {
         DataSet(name="zipf", zipf=True),
         DataSet(name="1-partition", records=2_000_000, keys=200_000, partitions=1),
         DataSet(name="500k", records=500_000, keys=50_000),
-        DataSet(name="change-events", records=1_000_000, keys=100_000, change_events=True),
+        DataSet(name="change-events", records=1_000_000, keys=100_000, events=change_events.AVRO),
+        DataSet(name="change-events-json", records=500_000, keys=50_000, events=change_events.JSON),
+        DataSet(name="change-rows", records=1_000_000, keys=100_000, events=change_events.ROWS),
         DataSet(name="64-partitions", records=2_000_000, keys=200_000, partitions=64),
     )
 }
@@ -151,8 +153,8 @@ def _records(data: DataSet, partition: int) -> Iterator[tuple[bytes, bytes | Non
     pool, size = chance.randbytes(_POOL_BYTES + data.value_bytes), data.value_bytes
     keys = max(1, _part(data, data.keys, partition) if data.hot else data.keys // data.partitions)
     count = partition_records(data, partition)
-    if data.change_events:
-        yield from change_events.records(chance, partition * keys, keys, count)
+    if data.events:
+        yield from change_events.records(chance, partition * keys, keys, count, data.events)
         return
     for number in range(count):
         if data.keys >= data.records:

@@ -18,6 +18,7 @@ from typing import Final
 from confluent_kafka import Consumer, Producer, TopicPartition
 from msgspec import Struct
 
+from benchmarks.harness.change_events import key_of, stamp_of, stamped_event
 from benchmarks.harness.latencies import Latencies
 from benchmarks.harness.topics import end_offsets, send
 
@@ -40,6 +41,8 @@ class Load(Struct, frozen=True, kw_only=True):
     rate: float
     keys: int
     value_bytes: int = 100
+    is_events: bool = False
+    """Whether values are change events in Avro, which are read as rows (`change_events`)."""
 
     def batch(self, topic: int, tick: int, sent: int, seconds: float) -> tuple[int, range]:
         """Returns the partition of tick `tick` of the topic with this number, and the records due by `seconds`."""
@@ -50,7 +53,16 @@ class Load(Struct, frozen=True, kw_only=True):
 
         A key comes again after `keys` records of its topic.
         """
-        return b"%d-%d" % (partition, number % max(1, self.keys // self.partitions))
+        own = number % max(1, self.keys // self.partitions)
+        return key_of(own * self.partitions + partition) if self.is_events else b"%d-%d" % (partition, own)
+
+    def value(self, stamp: float) -> bytes:
+        """Returns a value with a time (seconds)."""
+        return stamped_event(stamp) if self.is_events else _STAMP.pack(stamp) + bytes(self.value_bytes - _STAMP.size)
+
+    def stamp_of(self, value: bytes) -> float:
+        """Returns the time of what has become of a value."""
+        return stamp_of(value) if self.is_events else float(_STAMP.unpack_from(value)[0])
 
 
 class Produced(Struct, frozen=True):
@@ -77,7 +89,7 @@ class Steady:
     def begin(self, outputs: tuple[str, ...]) -> None:
         """Begins to read `outputs` from their ends, and, once that is so, to produce."""
         started = self._folder / "reading"
-        self._reader = self._pool.submit(_read, self._bootstrap, outputs, started, self._stop_reader)
+        self._reader = self._pool.submit(_read, self._bootstrap, self._load, outputs, started, self._stop_reader)
         deadline = time.monotonic() + _STARTED_S
         while not started.exists():
             if self._reader.done() or time.monotonic() > deadline:
@@ -119,12 +131,11 @@ def _produce(bootstrap: str, load: Load, stop: Path) -> Produced:
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "compression.type": "lz4", "log_level": 0})
     sent, tick, began = [0] * len(load.topics), 0, time.monotonic()
     numbers = [[0] * load.partitions for _ in load.topics]
-    padding = bytes(max(0, load.value_bytes - _STAMP.size))
     while not stop.exists():
         seconds = time.monotonic() - began
         for number, topic in enumerate(load.topics):
             partition, due = load.batch(number, tick, sent[number], seconds)
-            value = _STAMP.pack(time.time()) + padding
+            value = load.value(time.time())
             for _ in due:
                 send(producer, topic, value, load.key(partition, numbers[number][partition]), partition)
                 numbers[number][partition] += 1
@@ -138,7 +149,7 @@ def _produce(bootstrap: str, load: Load, stop: Path) -> Produced:
     return Produced(sum(sent), time.monotonic() - began)
 
 
-def _read(bootstrap: str, topics: tuple[str, ...], started: Path, stop: Path) -> Latencies:
+def _read(bootstrap: str, load: Load, topics: tuple[str, ...], started: Path, stop: Path) -> Latencies:
     """Reads from the ends that `topics` have now, committed records only, until `stop` and a quiet second."""
     settings = {"group.id": "freshness", "isolation.level": "read_committed", "fetch.wait.max.ms": 10}
     consumer = Consumer({"bootstrap.servers": bootstrap, **settings, "log_level": 0})
@@ -153,7 +164,7 @@ def _read(bootstrap: str, topics: tuple[str, ...], started: Path, stop: Path) ->
         for message in messages:
             value, topic = message.value(), message.topic()
             if message.error() is None and isinstance(value, bytes) and len(value) >= _STAMP.size and topic:
-                found.add(topic, _STAMP.unpack_from(value)[0], seen)
+                found.add(topic, load.stamp_of(value), seen)
         heard = time.monotonic() if messages else heard
     consumer.close()
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from benchmarks.harness.change_events import JSON, ROWS
 from benchmarks.harness.row import Comparison
 from benchmarks.peers.change_events import ChangesByConnect, ChangesByKeyfold
 from benchmarks.peers.flink import Flink
@@ -15,6 +16,7 @@ from benchmarks.rows.catalog_commits import CATALOG
 from benchmarks.rows.cluster_backlog import CLUSTER_BACKLOG
 from benchmarks.rows.connectors import BESIDE, IDLE_20, IDLE_100, MANY, MANY_TENFOLD
 from benchmarks.rows.decisions import DECISIONS
+from benchmarks.rows.fresh_changes import FRESH_CHANGES
 from benchmarks.rows.fresh_streams import FRESH_STREAMS
 from benchmarks.rows.full_fold import FULL_FOLD
 from benchmarks.rows.hot_partition import HOT_PARTITION
@@ -40,8 +42,6 @@ STREAMS_BEST: Final = STREAMS_TABLE
 """The one that read a backlog most quickly of those that `backlog` and its variants have."""
 READING: Final = ReadingOnly()
 READING_AS_WE: Final = ReadingOnly(CONSUMER_DEFAULTS, "reading only, keyfold's client settings")
-CHANGES: Final = ChangesByKeyfold()
-CHANGES_CONNECT: Final = ChangesByConnect()
 QUIX: Final = QuixStreams()
 FLINK: Final = {
     "flink": Flink("hashmap", 10),
@@ -115,10 +115,28 @@ COMPARISONS: Final = {
             "change-events",
             "change events in Avro → rows, key identity `avro`, against Kafka Connect into a file",
             "change-events",
-            CHANGES,
-            CHANGES_CONNECT,
-            0.7,
-            2,
+            ChangesByKeyfold(),
+            ChangesByConnect(),
+            1,
+            3,
+        ),
+        Comparison(
+            "change-events-json",
+            "the same in JSON with schemas, key identity `json`",
+            "change-events-json",
+            ChangesByKeyfold(JSON),
+            ChangesByConnect(JSON),
+            1.5,
+            3,
+        ),
+        Comparison(
+            "change-rows",
+            "rows in plain JSON, key identity `json`, against Kafka Connect into a file",
+            "change-rows",
+            ChangesByKeyfold(ROWS),
+            ChangesByConnect(ROWS),
+            1.5,
+            3,
         ),
         Comparison("backlog-quix", "500,000 records, against Quix Streams", "500k", KEYFOLD, QUIX, 1, 1),
         *(
@@ -138,6 +156,7 @@ MEASUREMENTS: Final = {
         FRESH,
         FRESH_STORE,
         FRESH_STREAMS,
+        FRESH_CHANGES,
         MANY,
         MANY_TENFOLD,
         BESIDE,
