@@ -12,6 +12,7 @@ from msgspec import UNSET
 
 from compactor.errors import CatalogError
 from connectors.errors import OutputError
+from tests.e2e.test_output_converters import PLAIN, WITH_SCHEMAS, with_schema
 from tests.support.cli import invoke
 from tests.support.deployment import Deployment
 from tests.support.kafka import Read, ToSend, add_partitions, consume_all, create_topic, produce
@@ -206,3 +207,31 @@ def test_scope_and_output_partitions_stay(spark: SparkSession, deployment: Deplo
     add_partitions(deployment.bootstrap, deployment.output, 3)
     with pytest.raises(OutputError, match="has 3 partitions, and had 2 at the connector's first start"):
         deployment.run_once(spark, compaction_scope="topic")
+
+
+def test_a_row_stays_one_if_its_key_gets_another_type(spark: SparkSession, deployment: Deployment) -> None:
+    """Its bytes and its partition change with the schema in the key; written without that it is the same key."""
+    deployment.settings |= {**WITH_SCHEMAS, **PLAIN}
+
+    def change(partition: int, kind: str, name: str | None) -> ToSend:
+        value = None if name is None else with_schema("name", "string", name)
+        ms[0] += 10
+        return ToSend(partition, with_schema("id", kind, number), value, (), ms[0])
+
+    ms = [BASE_MS]
+    number = 1
+    sent = [change(0, "int32", "ann"), change(1, "int64", "anna")]
+    number = 2
+    sent += [change(0, "int32", "bea"), change(1, "int64", None)]
+    number = 3
+    produce(deployment.bootstrap, deployment.topic, [*sent, change(0, "int32", "cid")])
+    deployment.run_once(spark)
+    rows = {b'{"id":1}': b'{"name":"anna"}', b'{"id":3}': b'{"name":"cid"}'}
+    assert table(consume_all(deployment.bootstrap, deployment.output)) == rows
+    number = 3
+    produce(deployment.bootstrap, deployment.topic, [change(1, "int64", "cyd")])
+    deployment.run_once(spark)
+    rows[b'{"id":3}'] = b'{"name":"cyd"}'
+    assert table(consume_all(deployment.bootstrap, deployment.output)) == rows
+    assert {key: value for (_, key), (_, value) in read_snapshot(deployment)[1].items()} == rows
+    assert broken(deployment) == []
