@@ -122,7 +122,7 @@ COMPARISONS: Final = {
         ),
         Comparison(
             "change-events-json",
-            "the same in JSON with schemas, key identity `json`",
+            "change events in JSON with schemas → rows, key identity `json`, against Kafka Connect into a file",
             "change-events-json",
             ChangesByKeyfold(JSON),
             ChangesByConnect(JSON),

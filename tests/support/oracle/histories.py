@@ -107,13 +107,14 @@ def history(number: int, length: int) -> list[steps.AnyStep]:
 
     In every third history keys are compared by an identity; three of five have another order than the offset; in every
     fourth values are filled. In every seventh, but for those, a key has one winner over all partitions of a topic, or
-    has so until that changes.
+    has so until that changes. In every eleventh all records are kept, and nothing else is so.
     """
     chance = _Chance(number)
     first: list[steps.AnyStep] = [steps.AnyCase()] if chance.any_case else []
     first += [] if chance.order is None else [steps.OrderedBy(chance.order)]
     first += [steps.Fills()] if chance.fills else []
     first += [steps.OfTopics()] if chance.of_topics else []
+    first += [steps.KeepsAll()] if chance.keeps_all else []
     return [*first, Restart(chance.settings()), *(chance.step() for _ in range(length))]
 
 
@@ -121,11 +122,12 @@ class _Chance:
     """Draws random steps."""
 
     def __init__(self, number: int) -> None:
-        self.any_case = number % 3 == 1
-        self.order = ORDERS[number % len(ORDERS)]
+        self.keeps_all = number % 11 == 8
+        self.any_case = number % 3 == 1 and not self.keeps_all
+        self.order = None if self.keeps_all else ORDERS[number % len(ORDERS)]
         self._headers = HEADERS if self.order is None else RANKED
-        self.fills = number % 4 == 2
-        self.of_topics = number % 7 == 5 and not self.fills
+        self.fills = number % 4 == 2 and not self.keeps_all
+        self.of_topics = number % 7 == 5 and not self.fills and not self.keeps_all
         self._random = Random(number)
         self._kinds: tuple[tuple[int, Callable[[], steps.AnyStep]], ...] = (
             (2, Tick),
@@ -155,7 +157,7 @@ class _Chance:
 
     def settings(self) -> Settings:
         """Draws the settings of a Restart."""
-        deletes = self._of((False, False, True)) and not self.of_topics
+        deletes = (self._of((False, False, True)) and not self.of_topics) or self.keeps_all
         return Settings(
             lag=self._of((0, 0, 200, 500)),
             max_lag=self._of((FOREVER, 500)),
@@ -173,6 +175,7 @@ class _Chance:
             fold_method=self._of(WAYS),
             state_index=self._of(("always", "auto")),
             unchanged="send" if deletes else self._of(("send", "skip", "skip")),
+            keeps_all=self.keeps_all,
         )
 
     def _of(self, choice: Sequence[T]) -> T:

@@ -111,6 +111,8 @@ class LogModel:
         self._skipped: list[tuple[int, int]] = []
         # The start of the log if a batch was decided about since, which retention may move before the batch's commit.
         self._decided_at: int | None = None
+        # What was published as the step began.
+        self.published_before = start
         # What became of the values of records that were appended, by offset, if values are filled.
         self._values: dict[int, bytes | None] = {}
         self._source = source
@@ -144,6 +146,7 @@ class LogModel:
     def begin(self, *, decides: bool) -> None:
         """Begins a step; `decides`: with a batch, which is decided about at once and may be committed later."""
         self._decided_at = self.start if decides else None
+        self.published_before = self.published
 
     def rows(self, start: int, end: int) -> list[Row]:
         """Returns the log's records of the offsets [start, end): those of the source that were not given up."""
@@ -163,9 +166,16 @@ class LogModel:
         return self.last_of_each_key(self.rows(start, end))
 
     def last_of_each_key(self, rows: Iterable[Row]) -> list[Row]:
-        """Returns the last record of each key among `rows`, by offset."""
+        """Returns the last record of each key among `rows`, by offset; all of them if all are kept."""
+        if self.keeps_all:
+            return list(rows)
         last = {self.compared(one): one for one in rows if one["key"] is not None}
         return sorted(last.values(), key=lambda one: one["offset"])
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether no record takes the place of another."""
+        return self._source.keeps_all
 
     @property
     def is_any_case(self) -> bool:
@@ -245,6 +255,10 @@ class LogModel:
         """Returns what a snapshot taken now must contain."""
         rows = [kept.row for kept in self.base() if kept.row["value"] is not None]
         return ExpectedSnapshot(self.start, self.clean_end, rows, self.number)
+
+    def all_below(self, end: int) -> ExpectedSnapshot:
+        """Returns what a snapshot of all records up to an offset must contain."""
+        return ExpectedSnapshot(self.start, end, self.rows(self.start, end), self.number)
 
     def take(self, action: AnyAction, before: PartitionLog, now_ms: int, settings: Settings) -> Iterator[str]:
         """Applies `action`, decided at `now_ms`; yields what is wrong with it."""
@@ -431,11 +445,21 @@ class Model:
         self.logs[tp] = LogModel.of(self._source, tp, generation, keys, now_ms, outputs)
 
     def _snapshot(self, action: AddSnapshot) -> Iterator[str]:
-        """Checks that a snapshot's offsets are the clean ends."""
-        moments = {tp: log.live() for tp, log in self.logs.items() if tp.topic == action.topic}
+        """Checks that a snapshot's offsets are the clean ends; of all records, ends of what was published meanwhile."""
+        logs = {tp: log for tp, log in self.logs.items() if tp.topic == action.topic}
+        if self._source.keeps_all:
+            ends = {tp: action.source_offsets.get(str(tp.partition), log.begun) for tp, log in logs.items()}
+            moments = {
+                tp: log.all_below(ends[tp]) for tp, log in logs.items() if str(tp.partition) in action.source_offsets
+            }
+            wrong = {tp for tp, log in logs.items() if ends[tp] not in log.sent or ends[tp] < log.published_before}
+            if wrong:
+                yield f"a snapshot ends at {ends}, in {wrong} nothing was published to there while it was taken"
+        else:
+            moments = {tp: log.live() for tp, log in logs.items()}
         vector = {str(tp.partition): moment.end for tp, moment in moments.items()}
         if action.source_offsets != vector:
             yield f"a snapshot at {vector} was to be taken"
-        if any(log.number > 1 and log.clean_end < log.first_end for tp, log in self.logs.items() if tp in moments):
+        if any(moment.generation > 1 and moment.end < self.logs[tp].first_end for tp, moment in moments.items()):
             yield "the base run has less than the beginning of a generation"
         self.snapshots[action.id] = moments

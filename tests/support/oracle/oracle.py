@@ -28,6 +28,7 @@ class Oracle:
 
     `any_case`: keys have an identity (`identity`); `order`: which record of a key wins (compaction.order); `fills`:
     values are filled (`filling`); `of_topics`: a key has one winner over all partitions of a topic, at first.
+    `keeps_all`: all records are kept, and none is published.
     """
 
     def __init__(
@@ -39,8 +40,12 @@ class Oracle:
         order: str = BY_OFFSET,
         fills: bool = False,
         of_topics: bool = False,
+        keeps_all: bool = False,
     ) -> None:
-        self.simulation = Simulation(spark, folder, any_case=any_case, order=order, fills=fills, of_topics=of_topics)
+        self.simulation = Simulation(
+            spark, folder, any_case=any_case, order=order, fills=fills, of_topics=of_topics, keeps_all=keeps_all
+        )
+        self._keeps_all = keeps_all
         self.model = Model(self.simulation.source, lambda: self.simulation.broker.output)
         self._dumps = log_contents.LogContents(self.simulation.storage)
         self._look_ups = lookups.LookUps(self.simulation.storage)
@@ -78,9 +83,14 @@ class Oracle:
             yield f"the owner knows {state}, its commits say {model.state}"
         yield from (f"{path} is named and not there" for path in state.paths if not simulation.storage.exists(path))
         yield from log_contents.violations(state, model, self._dumps)
-        yield from self._look_ups.violations(state, self._dumps)
+        if not self._keeps_all:
+            yield from self._look_ups.violations(state, self._dumps)
         if self.model.state.is_of_topics:
             yield from self._of_topics_violations()
+            return
+        if self._keeps_all:
+            yield from snapshots.violations(state, self._shelf, model.snapshots, None)
+            yield from (f"{sent.records} and {sent.letters} are published" for _ in sent.records or sent.letters)
             return
         skips = any(settings.unchanged == "skip" for settings in simulation.settings.values())
         yield from output.violations(state, model, sent, simulation.tampered, skips=skips)
@@ -115,7 +125,7 @@ class Oracle:
             case Round() if not self.model.state.is_of_topics:
                 logs = [log for log in before.logs if log.tp not in uncertain]
                 yield from retention.missed(logs, state, now_ms, settings)
-                logs = [state.log(log.tp) for log in logs]
+                logs = [] if self._keeps_all else [state.log(log.tp) for log in logs]
                 yield from log_contents.missed_cleaning(logs, self.model, self._dumps, now_ms, settings)
             case Vacuum() if now_ms > self._latest_ms:
                 files = {info.path for info in simulation.storage.walk("runs")}

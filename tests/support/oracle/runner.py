@@ -45,7 +45,10 @@ def run(history: Sequence[steps.AnyStep], spark: SparkSession | None = None) -> 
         any_case = any(isinstance(step, steps.AnyCase) for step in history)
         fills = any(isinstance(step, steps.Fills) for step in history)
         of_topics = any(isinstance(step, steps.OfTopics) for step in history)
-        Oracle(spark, Path(folder), any_case=any_case, order=order, fills=fills, of_topics=of_topics).run(history)
+        keeps_all = any(isinstance(step, steps.KeepsAll) for step in history)
+        Oracle(
+            spark, Path(folder), any_case=any_case, order=order, fills=fills, of_topics=of_topics, keeps_all=keeps_all
+        ).run(history)
 
 
 def failure(history: Sequence[steps.AnyStep]) -> str | None:

@@ -117,8 +117,11 @@ class Simulation:
         order: str = BY_OFFSET,
         fills: bool = False,
         of_topics: bool = False,
+        keeps_all: bool = False,
     ) -> None:
-        self.source = Source(identity.compared if any_case else None, order, fills=fills, of_topics=of_topics)
+        self.source = Source(
+            identity.compared if any_case else None, order, fills=fills, of_topics=of_topics, keeps_all=keeps_all
+        )
         self.clock = ManualClock(BASE_MS)
         self.storage = LocalStorage(str(folder / "store" / CONNECTOR))
         self.shelf = LocalStorage(str(folder / "shelf"))
@@ -132,7 +135,7 @@ class Simulation:
         self._batches = 0
         self._local = spark is None
         self._spark = spark or cast("SparkSession", LocalSpark())
-        self.components = self._begin(Settings())
+        self.components = self._begin(Settings(keeps_all=keeps_all, retention_ms=-1 if keeps_all else None))
 
     def perform(self, step: steps.AnyStep) -> bool:
         """Performs `step`; returns whether it completed. Raises errors that the step does not explain."""
@@ -194,7 +197,7 @@ class Simulation:
                 self.components = self._begin(components.settings, step)
             case Tamper():
                 self._tamper(step)
-            case steps.AnyCase() | steps.OrderedBy() | steps.Fills() | steps.OfTopics():
+            case steps.AnyCase() | steps.OrderedBy() | steps.Fills() | steps.OfTopics() | steps.KeepsAll():
                 pass  # the source has them from its beginning on
             case _:
                 _keep(components, step, now_ms)
@@ -222,7 +225,9 @@ class Simulation:
         names = [each for each in PARTITIONS if each.topic == tp.topic]
         if self._grows:  # its last partition comes once that has a record
             names = [each for each in names if each.partition < OUTPUTS or self.source.ends[each]]
-        topic = self.broker.topics.get(tp.topic) or self.broker.add_topic(tp.topic, len(names))
+        topic = self.broker.topics.get(tp.topic) or self.broker.add_topic(
+            tp.topic, len(names), published=not self.source.keeps_all
+        )
         topic.ends[:] = [self.source.ends[each] for each in names]
 
     def _tamper(self, step: Tamper) -> None:
@@ -291,6 +296,7 @@ class Simulation:
             tolerate_rejected=True,
             publish_local_max_records=settings.local,
             snapshot_retention_count=2,
+            snapshot_mode="append" if settings.keeps_all else "latest",
         )
         stopping = threading.Event()
         quarantine = _Strict(catalog, stopping)

@@ -63,17 +63,19 @@ def violations(
     state: CatalogState,
     shelf: SnapshotReader,
     expected: Mapping[str, Mapping[TopicPartition, ExpectedSnapshot]],
-    output: OutputTopic,
+    output: OutputTopic | None,
     scoped_otherwise: Collection[str] = (),
 ) -> Iterator[str]:
     """Yields what is wrong with the snapshots that `state` names; `expected` is what each must contain.
 
-    Nobody goes on from those that are `scoped_otherwise`.
+    Nobody goes on from those that are `scoped_otherwise`, nor from any if nothing is published: `output` is None.
     """
     for taken in state.snapshots:
         loaded, moments = shelf.load(taken), expected[taken.id]
         yield from (f"snapshot {taken.id}: {wrong}" for wrong in record_violations(loaded, moments))
-        for tp, moment in moments.items() if taken.id not in scoped_otherwise else ():
+        if output is None or taken.id in scoped_otherwise:
+            continue
+        for tp, moment in moments.items():
             yield from (f"snapshot {taken.id}, {tp}: {wrong}" for wrong in _resumed(loaded, tp, moment, output))
 
 

@@ -17,16 +17,23 @@ class Source:
 
     `compare` finds by what keys are compared; None: by their bytes. `order` says which record of a key wins. `fills`:
     values are filled (`filling`). `of_topics`: a key has one winner over all partitions of a topic. A field that they
-    are ordered by has what the last header of its name has.
+    are ordered by has what the last header of its name has. `keeps_all`: no record takes the place of another.
     """
 
     def __init__(
-        self, compare: Compare | None = None, order: str = BY_OFFSET, *, fills: bool = False, of_topics: bool = False
+        self,
+        compare: Compare | None = None,
+        order: str = BY_OFFSET,
+        *,
+        fills: bool = False,
+        of_topics: bool = False,
+        keeps_all: bool = False,
     ) -> None:
         self.compare = compare
         self.named_order = order
         self.of_topics = of_topics
         self.fills = fills
+        self.keeps_all = keeps_all
         self.rows: dict[TopicPartition, list[Row]] = {tp: [] for tp in PARTITIONS}
         self.ends: dict[TopicPartition, int] = dict.fromkeys(PARTITIONS, 0)
         self.seen: dict[TopicPartition, set[int]] = {tp: set() for tp in PARTITIONS}

@@ -64,12 +64,14 @@ class Settings(NamedTuple):
     fold_method: FoldMethod = FoldMethod.MEMORY
     state_index: str = "auto"
     unchanged: str = "send"
+    keeps_all: bool = False
 
     @property
     def policy(self) -> CompactionPolicy:
-        """The engine's policy; `retention_ms` None is cleanup.policy=compact."""
+        """The engine's policy; `retention_ms` None is cleanup.policy=compact, or all of it with `keeps_all`."""
+        policy = ("compact",) if self.retention_ms is None else ("compact", "delete")
         return CompactionPolicy(
-            cleanup_policy=("compact",) if self.retention_ms is None else ("compact", "delete"),
+            cleanup_policy=("delete",) if self.keeps_all else policy,
             min_cleanable_dirty_ratio=self.ratio,
             min_compaction_lag_ms=self.lag,
             max_compaction_lag_ms=self.max_lag,
@@ -192,11 +194,19 @@ class OfTopics(NamedTuple):
     """A key has one winner over all partitions of a topic from the beginning on; among the first steps, or none."""
 
 
+class KeepsAll(NamedTuple):
+    """All records are kept, and none is published, from the beginning on; among the first steps, or none.
+
+    That is `cleanup.policy=delete`, `output.topic=none` and `snapshot.mode=append`.
+    """
+
+
 PlainStep: TypeAlias = (
     AnyCase
     | OrderedBy
     | Fills
     | OfTopics
+    | KeepsAll
     | Ingest
     | Tick
     | Round
