@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from compactor.errors import DEFECT, IngestError
 from compactor.model.record import NULL_KEY, ORDER_VALUE, SOURCE, TopicPartition
 from connectors.chain import quoted_settings
+from connectors.chain.added_headers import AddedHeaders
 from connectors.chain.conversion import RejectedError, conversion_of
 from connectors.chain.key_identity import KeyIdentity, key_identity
 from connectors.chain.null_values import with_tombstones
@@ -63,6 +64,7 @@ has (`ReadLimits.batch_bytes`). A batch of 5,000 small records may become one of
 _LARGE: Final = 64 << 10
 """Bytes of a key and its value above which the limit is asked between the parts of a record's way, too: a smaller
 one takes some 0.1 s at most, and is asked about once."""
+_NAMING: Final = frozenset().union(*NAMING_HEADERS.values())
 _RANGE: Final = SOURCE.get_field_index("range")
 
 
@@ -143,7 +145,8 @@ class Chain:
         if unwrapper is None and (self._steps or self._value.rewrites):
             return None
         most = min(_LARGE, self._value.most)
-        return UnwrappingChain(unwrapper, self._output_of, keys, self._identity, most, self._check_limit)
+        headers = AddedHeaders(self._header.from_connect_header)
+        return UnwrappingChain(unwrapper, self._output_of, keys, headers, self._identity, most, self._check_limit)
 
     def _unwrapper(self) -> Unwrapper | None:
         """Returns what does by columns what the steps do with values; None if there is nothing."""
@@ -154,8 +157,11 @@ class Chain:
 
         def forms_that_fit(schema: Schema) -> EventForms | None:
             forms = forms_of(schema)
-            fits = forms is not None and all(room.holds(form.schema, _LARGE) for form in forms if form is not None)
-            return forms if fits else None
+            if forms is None or any(header.name in _NAMING for header in forms.headers):
+                return None
+            schemas = [form.schema for form in (forms.changed, forms.deleted) if form is not None]
+            schemas += [header.schema for header in forms.headers]
+            return forms if all(room.holds(each, _LARGE) for each in schemas) else None
 
         return self._value.converter.unwrapper(replace(unwrapping, forms=forms_that_fit), self._value.writer)
 

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from compactor.model.record import SOURCE, TopicPartition
+from connectors.chain.added_headers import AddedHeaders
 from connectors.chain.key_identity import Compared, KeyIdentity
 from connectors.chain.rows import COMPARED, MOST_HEADERS, Piece, located
 from connectors.chain.written_keys import WrittenKeys
@@ -24,6 +25,7 @@ from connectors.errors import RegistryError
 
 _KEY: Final = SOURCE.get_field_index("key")
 _VALUE: Final = SOURCE.get_field_index("value")
+_HEADERS: Final = SOURCE.get_field_index("headers")
 _NAMING: Final = pa.array(sorted(frozenset().union(*NAMING_HEADERS.values())), pa.string())
 _SHARE: Final = 2
 """If fewer than one in so many records of a batch is done by columns, all go through the chain one by one: to pick
@@ -48,7 +50,7 @@ class Done(NamedTuple):
         """Returns what became of all records from `first` to `end`; `piece` is what became of those left."""
         low, high = np.searchsorted(self.places, (first, end))
         own = self.batch.slice(low, high - low)
-        made = piece.made + own["key"].nbytes + own["value"].nbytes
+        made = piece.made + sum(own[name].nbytes for name in ("key", "value", "headers"))
         others = self.rest[np.asarray(piece.rows, np.intp)]
         places = np.concatenate([self.places[low:high], others])
         if not len(others):
@@ -68,8 +70,8 @@ class UnwrappingChain:
     """Does by columns what a chain of one transform does, or of none.
 
     `unwrapper`: None if values stay as they are. `output_of` returns for which topic a topic's is written. `keys`: what
-    writes the keys, None if they stay as they are. `most`: bytes of a key and its value together up to which a record
-    is done so. `check` raises once the work has to end.
+    writes the keys, None if they stay as they are. `headers`: what adds headers. `most`: bytes of a key and its value
+    together up to which a record is done so. `check` raises once the work has to end.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class UnwrappingChain:
         unwrapper: Unwrapper | None,
         output_of: Callable[[str], str],
         keys: WrittenKeys | None,
+        headers: AddedHeaders,
         identity: KeyIdentity | None,
         most: int,
         check: Callable[[], None],
@@ -84,6 +87,7 @@ class UnwrappingChain:
         self._unwrapper = unwrapper
         self._output_of = output_of
         self._keys = keys
+        self._headers = headers
         self._identity = identity
         self._most = most
         self._check = check
@@ -116,8 +120,13 @@ class UnwrappingChain:
         topics = batch["topic"].dictionary_encode()
         names = [self._output_of(topic) for topic in topics.dictionary.to_pylist()]
         topic_of = topics.indices.to_numpy().astype(np.int64)
-        done, dropped, values = self._unwrapper.of(names, topic_of, batch["value"], may_be_done)
-        return batch.set_column(_VALUE, SOURCE.field(_VALUE), values), done, dropped
+        done, dropped, values, added = self._unwrapper.of(names, topic_of, batch["value"], may_be_done)
+        made = batch.set_column(_VALUE, SOURCE.field(_VALUE), values)
+        if added:
+            headers, is_bad = self._headers.to(batch["headers"], added)
+            made, done = made.set_column(_HEADERS, SOURCE.field(_HEADERS), headers), done & ~is_bad
+            dropped &= done
+        return made, done, dropped
 
     def _may_be_done(self, batch: pa.RecordBatch) -> Rows:
         """Returns which records may be done by columns: what of them is not in their value is usual."""

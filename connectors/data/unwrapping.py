@@ -7,14 +7,14 @@ can do it for a whole batch (`Converter.unwrapper`), with the same result.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from connectors.data.schema import Field, Schema
+from connectors.data.schema import BITS, Field, Schema, Type
 
 ENVELOPE: Final = ".Envelope"
 """What the name of an event's schema ends with."""
@@ -27,8 +27,12 @@ Place = tuple[str | None, str]
 """The struct that a field of an event lies in, None for the event itself, and the name of the field."""
 
 
+PLAIN_TYPES: Final = frozenset({Type.STRING, Type.BOOLEAN, *BITS})
+"""The types of values that headers get by columns."""
+
+
 class RowAddition(NamedTuple):
-    """A field that a row gets: `schema` is that of the row. It has `text`, or what lies at `place` in the event."""
+    """A field or a header that a row gets, of this `schema`. It has `text`, or what lies at `place` in the event."""
 
     name: str
     schema: Schema
@@ -53,10 +57,14 @@ class RowForm(Struct, frozen=True):
 
 
 class EventForms(NamedTuple):
-    """What the rows after a change, and before a deletion, are written as; None: a deletion has no row."""
+    """What the rows after a change, and before a deletion, are written as; None: a deletion has no row.
+
+    `headers` are added to the records of both.
+    """
 
     changed: RowForm
     deleted: RowForm | None
+    headers: Sequence[RowAddition] = ()
 
 
 class Unwrapping(Struct, frozen=True):
@@ -73,12 +81,25 @@ class Unwrapping(Struct, frozen=True):
     passes: Callable[[str], None]
 
 
+class NewHeader(NamedTuple):
+    """A header that is added to the records at `rows`, and its value for each, as a schema has it."""
+
+    name: str
+    schema: Schema
+    rows: NDArray[np.intp]
+    values: Sequence[Any]
+
+
 class Unwrapped(NamedTuple):
-    """What records became: `values` of those that are `done` and not `dropped`. The others are left as they are."""
+    """What records became: `values` of those that are `done` and not `dropped`. The others are left as they are.
+
+    Of the new headers of one record the first comes first in `headers`.
+    """
 
     done: Rows
     dropped: Rows
     values: pa.Array
+    headers: Sequence[NewHeader] = ()
 
 
 class Unwrapper(Protocol):

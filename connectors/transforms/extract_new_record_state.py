@@ -42,7 +42,7 @@ _OF_TRANSACTION: Final = frozenset({"id", "total_order", "data_collection_order"
 _ADDED: Final = 800
 """About how many bytes an added field takes in what is kept of a schema, for changes and deletes together."""
 _MOST_COPIES: Final = 2
-"""How often a text of an event may stand in its row, for the same reason."""
+"""How often a text of an event may stand in its row, for the same reason; it may be one header besides."""
 _MOST_NAMES: Final = 4_096
 """Characters of the names that are added to a row up to which events are unwrapped by columns: the rows of a whole
 batch, some 5,000, are in memory together."""
@@ -133,8 +133,9 @@ class ExtractNewRecordState(Transform):
     @property
     def unwrapping(self) -> Unwrapping | None:
         """See `Transform.unwrapping`."""
-        names = sum(len(field.added_as) for field in self._added)
-        if self._headers or self.copies > _MOST_COPIES or names > _MOST_NAMES:
+        names = sum(len(field.added_as) for field in (*self._added, *self._headers))
+        headers = {(field.parent, field.name) for field in self._headers}
+        if self.copies > _MOST_COPIES or names > _MOST_NAMES or len(headers) < len(self._headers):
             return None
         return Unwrapping(
             drops_deletes=self._mode == "drop",
@@ -145,7 +146,10 @@ class ExtractNewRecordState(Transform):
 
     def _forms_by_columns(self, schema: Schema) -> EventForms | None:
         has_row = schema.field(AFTER) or schema.field(BEFORE)
-        return self._forms(schema) if has_row and _is_envelope(schema) else None
+        if not has_row or not _is_envelope(schema):
+            return None
+        headers = [RowAddition(name, own, place) for name, place, own in self._found_headers(schema)]
+        return self._forms(schema)._replace(headers=headers)
 
     @property
     def _drops_nulls(self) -> bool:

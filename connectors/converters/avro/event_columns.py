@@ -15,7 +15,7 @@ from connectors.converters.avro.columns import Advance, columns_of, columns_of_f
 from connectors.converters.avro.reader import AvroReader
 from connectors.converters.avro.slices import alone, collect, form_of
 from connectors.data.schema import Schema
-from connectors.data.unwrapping import AFTER, BEFORE, EventForms, Place, RowAddition, RowForm
+from connectors.data.unwrapping import AFTER, BEFORE, PLAIN_TYPES, EventForms, Place, RowAddition, RowForm
 
 SECOND: Final = 2
 """The byte that says that a union's second branch follows (a zig-zag 1), which here is the row."""
@@ -53,6 +53,14 @@ class RowColumns(Struct, frozen=True):
     endings: Sequence[Ending]
 
 
+class HeaderColumn(Struct, frozen=True):
+    """A header that is added, the field at its place, and what reads the bytes of one that is not null."""
+
+    header: RowAddition
+    ending: Ending
+    read: Callable[[bytes], Any]
+
+
 class EventColumns(Struct, frozen=True):
     """How events of one schema are passed over, and what rows become; `deleted` is None if a deletion becomes null.
 
@@ -62,6 +70,7 @@ class EventColumns(Struct, frozen=True):
     parts: Sequence[Part]
     changed: RowColumns
     deleted: RowColumns | None
+    headers: Sequence[HeaderColumn]
     most: float
 
 
@@ -79,13 +88,15 @@ def event_columns(reader: AvroReader, forms_of: Callable[[Schema], EventForms | 
     endings = _Endings(types)
     changed = endings.row(forms.changed, reader.some.forms.get(AFTER))
     deleted = None if forms.deleted is None else endings.row(forms.deleted, reader.some.forms.get(BEFORE))
-    if changed is None or (deleted is None and forms.deleted is not None):
+    headers = [endings.header(each) for each in forms.headers]
+    if changed is None or (deleted is None and forms.deleted is not None) or None in headers:
         return None
     parts = [
         Part(name, columns_of(avro, is_read=is_read), endings.fields.get(name, ()), _inner(avro)[1])
         for name, avro, is_read in reader.some.fields
     ]
-    return EventColumns(parts, changed, deleted, reader.room.safe_bytes)
+    own = [header for header in headers if header is not None]
+    return EventColumns(parts, changed, deleted, own, reader.room.safe_bytes)
 
 
 class _Endings:
@@ -111,6 +122,14 @@ class _Endings:
             endings.append(ending)
             fields.append([added.name, ["null", type_form]])
         return RowColumns(form.schema, json.dumps([kind, fields], separators=(",", ":")), endings)
+
+    def header(self, added: RowAddition) -> HeaderColumn | None:
+        """Returns the column of a header; None if its values are of no plain type."""
+        ending, kind = self._ending(added)
+        read = _READ.get(kind) if isinstance(kind, str) else None
+        if ending is None or read is None or added.schema.type not in PLAIN_TYPES:
+            return None
+        return HeaderColumn(added, ending, read)
 
     def _ending(self, added: RowAddition) -> tuple[Ending | None, Any]:
         """Returns what an added field is, and the form of its type."""
@@ -140,3 +159,24 @@ def _inner(avro: Any) -> tuple[Any, bool]:
     """Returns a type, and whether it was one that may be null; that is said first."""
     is_nullable = isinstance(avro, list) and len(avro) == 2 and avro[0] == "null"
     return (avro[1] if is_nullable else avro), is_nullable
+
+
+def _number_of(data: bytes) -> int:
+    number = 0
+    for place, byte in enumerate(data):
+        number |= (byte & 0x7F) << (7 * place)
+    return (number >> 1) ^ -(number & 1)
+
+
+def _text_of(data: bytes) -> str:
+    begin = next(place for place, byte in enumerate(data) if byte < 0x80) + 1
+    return data[begin:].decode()
+
+
+_READ: Final[dict[str, Callable[[bytes], Any]]] = {
+    "string": _text_of,
+    "int": _number_of,
+    "long": _number_of,
+    "boolean": lambda data: data == b"\1",
+}
+"""What reads the bytes of values of plain types, which were passed over before."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from connectors.converters.avro.columns import AvroBytes, Places, large_array
-from connectors.converters.avro.event_columns import SECOND, Ending, EventColumns, Part, RowColumns, event_columns
+from connectors.converters.avro.event_columns import (
+    SECOND,
+    Ending,
+    EventColumns,
+    HeaderColumn,
+    Part,
+    RowColumns,
+    event_columns,
+)
 from connectors.converters.avro.reader import AvroReader
 from connectors.converters.registered import MOST_IDS
 from connectors.converters.wire_format import WireFormat
@@ -20,6 +28,7 @@ from connectors.data.schema import Schema
 from connectors.data.unwrapping import (
     AFTER,
     BEFORE,
+    NewHeader,
     Place,
     Rows,
     Unwrapped,
@@ -134,6 +143,11 @@ class _Spans:
             return np.zeros(len(self.is_whole), np.bool_)
         return self.is_whole & (self.data.at(self.begins[None, name]) == SECOND)
 
+    def header(self, column: HeaderColumn, picked: Rows) -> list[Any]:
+        """Returns the value of a header for each of the `picked` events."""
+        values = self.of(column.ending, picked).to_pylist()
+        return [None if data == _ABSENT.as_py() else column.read(data[1:]) for data in values]
+
     def of(self, ending: Ending, picked: Rows) -> pa.Array | pa.Scalar:
         """Returns the bytes of what follows each of the `picked` rows."""
         if ending.place is None:
@@ -166,6 +180,7 @@ class _Rows:
         self._has_row = np.zeros(count, np.bool_)
         # What is written before the bytes of some rows: these rows, and the bytes.
         self._prefixes: list[tuple[NDArray[np.intp], bytes]] = []
+        self._headers: list[NewHeader] = []
         # What is written after the bytes of some rows: these rows, and the bytes of each.
         self._endings: list[tuple[NDArray[np.intp], pa.Array]] = []
 
@@ -180,9 +195,13 @@ class _Rows:
         self._add_rows(columns.changed, AFTER, rows, spans, is_change, prefixes[0])
         if columns.deleted is not None:
             self._add_rows(columns.deleted, BEFORE, rows, spans, is_delete, prefixes[1])
-            return
-        self._done[rows[is_delete]] = True
-        self._dropped[rows[is_delete]] = self._drops_deletes
+        else:
+            self._done[rows[is_delete]] = True
+            self._dropped[rows[is_delete]] = self._drops_deletes
+        headed = (is_change | is_delete) & self._done[rows]
+        for column in columns.headers:
+            own = column.header
+            self._headers.append(NewHeader(own.name, own.schema, rows[headed], spans.header(column, headed)))
 
     def _add_rows(
         self, columns: RowColumns, side: str, rows: NDArray[np.intp], spans: _Spans, picked: Rows, prefix: bytes | None
@@ -219,7 +238,7 @@ class _Rows:
                 endings.append(each)
                 count += len(rows)
             values = pc.binary_join_element_wise(values, pa.concat_arrays(endings).take(pa.array(after)), _NOTHING)
-        return Unwrapped(self._done, self._dropped, values)
+        return Unwrapped(self._done, self._dropped, values, self._headers)
 
 
 def _groups(

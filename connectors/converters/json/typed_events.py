@@ -14,7 +14,7 @@ import msgspec
 
 from connectors.converters.json.values import JsonValues, NumberText, encoded
 from connectors.data.schema import BITS, DECIMAL, Field, Schema, Type
-from connectors.data.unwrapping import AFTER, BEFORE, EventForms, RowAddition, RowForm
+from connectors.data.unwrapping import AFTER, BEFORE, PLAIN_TYPES, EventForms, RowAddition, RowForm
 from connectors.data.values import decimal_of, java_float, scale_of
 
 _LARGEST_FLOAT: Final = float.fromhex("0x1.fffffep+127")
@@ -57,11 +57,15 @@ class RowWriter(msgspec.Struct, frozen=True):
 
 
 class EventType(msgspec.Struct, frozen=True):
-    """Decodes events as objects with `before` and `after`, and writes their rows; `deleted` is None if none is left."""
+    """Decodes events as objects with `before` and `after`, and writes their rows; `deleted` is None if none is left.
+
+    `headers`: what picks the value of each header that is added.
+    """
 
     decode: Callable[[bytes], Any]
     changed: RowWriter
     deleted: RowWriter | None
+    headers: Sequence[tuple[RowAddition, Pick]]
 
 
 def event_type(schema: Schema, forms: EventForms, reader: JsonValues, writer: JsonValues) -> EventType:
@@ -77,7 +81,8 @@ def event_type(schema: Schema, forms: EventForms, reader: JsonValues, writer: Js
     decoder = msgspec.json.Decoder(_Types(reader).struct(schema, _ROWS))
     writers = _Writers(schema, reader, writer)
     deleted = None if forms.deleted is None else writers.of(forms.deleted)
-    return EventType(decoder.decode, writers.of(forms.changed), deleted)
+    headers = [(each, writers.pick_header(each)) for each in forms.headers]
+    return EventType(decoder.decode, writers.of(forms.changed), deleted, headers)
 
 
 class _Types:
@@ -179,10 +184,24 @@ class _Writers:
         added = msgspec.defstruct("Added", attributes, rename=renamed, gc=False)
         return RowWriter(own, added, [self._pick(each) for each in form.added])
 
+    def pick_header(self, added: RowAddition) -> Pick:
+        """Returns what picks the value of a header out of an event. Raises UntypedError unless it is a plain one."""
+        pick, default = self._found(added)
+        if added.schema.type not in PLAIN_TYPES:
+            raise UntypedError
+        return pick if default is None else _Default(pick, default)
+
     def _pick(self, added: RowAddition) -> Pick:
         """Returns what picks the value of an added field out of an event."""
         if added.place is None:
             return lambda _: added.text
+        pick, default = self._found(added)
+        fix = self._fix(added.schema, default)
+        return pick if fix is None else lambda event: fix(pick(event))
+
+    def _found(self, added: RowAddition) -> tuple[Pick, Any]:
+        """Returns what picks the value at the place of an addition, and the default that a null stands for."""
+        assert added.place is not None
         parent, name = added.place
         pick, field = _pick_of(self._event, name if parent is None else parent, _ROWS)
         if parent is not None:
@@ -191,8 +210,7 @@ class _Writers:
                 raise UntypedError
             inner, field = _pick_of(struct.schema, name)
             pick = _Within(outer, inner)
-        fix = self._fix(added.schema, field.schema.default if self._has_defaults else None)
-        return pick if fix is None else lambda event: fix(pick(event))
+        return pick, field.schema.default if self._has_defaults else None
 
     def _fix(self, schema: Schema, default: Any) -> Fix | None:
         """Returns what is written of a value of `schema`, for a null that of `default`; None: the value itself."""
@@ -226,6 +244,17 @@ class _Within(msgspec.Struct, frozen=True):
     def __call__(self, event: Any) -> Any:
         struct = self.outer(event)
         return None if struct is None else self.inner(struct)
+
+
+class _Default(msgspec.Struct, frozen=True):
+    """Picks what `pick` picks; `default` in place of a null."""
+
+    pick: Pick
+    default: Any
+
+    def __call__(self, event: Any) -> Any:
+        value = self.pick(event)
+        return self.default if value is None else value
 
 
 def _pick_of(struct: Schema, name: str, kept: frozenset[str] = frozenset()) -> tuple[Pick, Field]:

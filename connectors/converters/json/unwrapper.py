@@ -19,7 +19,7 @@ from connectors.converters.json.typed_events import EventType, UntypedError, eve
 from connectors.converters.json.values import JsonValues
 from connectors.data.kept import Kept
 from connectors.data.schema import Schema
-from connectors.data.unwrapping import Rows, Unwrapped, Unwrapping
+from connectors.data.unwrapping import NewHeader, Rows, Unwrapped, Unwrapping
 from connectors.errors import DataError
 
 _SPACES: Final = b" \t\r\n"
@@ -103,25 +103,27 @@ class JsonUnwrapper:
         return made.unwrapped()
 
     def _add(self, made: _Payloads, events: _Events, rows: NDArray[np.intp], texts: list[bytes]) -> None:
-        decode, changed, deleted = events.type.decode, events.type.changed, events.type.deleted
         changes: _Written = [], []
         deletes: _Written = [], []
+        picks = [pick for _, pick in events.type.headers]
+        # Of each event that is done its place, and the values of its headers.
+        headed: list[int] = []
+        values: list[list[Any]] = []
         for at, text in enumerate(texts):
-            if (b"e-" in text or b"E-" in text) and _TINY.search(text):
+            read = _read(events.type, text)
+            if read is None:
                 continue
-            try:
-                event = decode(text)
-                is_change = event.after is not None
-                row, written = (event.after, changed) if is_change else (event.before, deleted)
-                payload = written.write(event, row) if written is not None and row is not None else None
-            except (msgspec.MsgspecError, DataError, UnicodeError, RecursionError):
-                continue  # it is read by itself, which says what is wrong
-            if row is not None:
-                places, payloads = changes if is_change else deletes
-                places.append(at)
-                payloads.append(payload)
+            event, payload = read
+            places, payloads = deletes if event.after is None else changes
+            places.append(at)
+            payloads.append(payload)
+            if picks:
+                headed.append(at)
+                values.append([pick(event) for pick in picks])
         for (places, payloads), before in ((changes, events.before_changed), (deletes, events.before_deleted)):
             made.add(rows[places], payloads, before)
+        for (header, _), column in zip(events.type.headers, zip(*values, strict=True), strict=False):
+            made.headers.append(NewHeader(header.name, header.schema, rows[headed], column))
         if self._unwrapping.drops_deletes:
             made.dropped[rows[deletes[0]]] = True
 
@@ -154,6 +156,21 @@ class JsonUnwrapper:
             return None
 
 
+def _read(type_: EventType, text: bytes) -> tuple[Any, bytes | None] | None:
+    """Returns an event and what its row is written as, None for a deletion; None if it is to be read by itself."""
+    if (b"e-" in text or b"E-" in text) and _TINY.search(text):
+        return None
+    try:
+        event = type_.decode(text)
+        if event.after is not None:
+            return event, type_.changed.write(event, event.after)
+        if event.before is not None:
+            return event, None if type_.deleted is None else type_.deleted.write(event, event.before)
+    except (msgspec.MsgspecError, DataError, UnicodeError, RecursionError):
+        pass  # which reading it by itself says
+    return None
+
+
 _Written = tuple[list[int], list[bytes | None]]
 """Places of messages, and what each becomes."""
 
@@ -168,6 +185,7 @@ class _Payloads:
         self._payloads: NDArray[Any] = np.full(len(nulls), None, object)
         self._before = np.zeros(len(nulls), np.int64)
         self._befores: list[bytes] = []
+        self.headers: list[NewHeader] = []
 
     def add(self, rows: NDArray[np.intp], payloads: list[bytes | None], before: bytes) -> None:
         """Adds rows of one schema, or deletes, which have no payload."""
@@ -185,7 +203,7 @@ class _Payloads:
             before = befores[0] if len(befores) == 1 else befores.take(pa.array(self._before))
             end, nothing = pa.scalar(b"}", pa.binary()), pa.scalar(b"", pa.binary())
             values = pc.binary_join_element_wise(before, values, end, nothing)
-        return Unwrapped(self._done, self.dropped, values)
+        return Unwrapped(self._done, self.dropped, values, self.headers)
 
 
 def ends_with_payload(prefix: bytes) -> bool:

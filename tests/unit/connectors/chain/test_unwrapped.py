@@ -150,6 +150,8 @@ def test_events_of_any_schema_become_what_they_become_one_by_one(memory: MemoryR
     mode = {
         "transforms.row.delete.tombstone.handling.mode": data.draw(MODES),
         "transforms.row.add.fields": data.draw(ADDED),
+        "transforms.row.add.headers": data.draw(ADDED),
+        "transforms.row.add.headers.prefix": data.draw(st.sampled_from(("__", ""))),
         "transforms.row.replace.null.with.default": data.draw(st.sampled_from(("true", "false"))),
     }
     columns, records = chains({**AVRO, **UNWRAP, **mode, "compaction.key.identity": identity})
@@ -223,6 +225,39 @@ def test_rows_with_added_fields_are_done_by_columns(memory: MemoryRegistry, fiel
     assert rest == [number for number in range(200) if number % 20 == 5]
 
 
+@pytest.mark.parametrize("names", ["op", "op,lsn,transaction.id,flag,number,table"])
+@pytest.mark.parametrize("mode", ["tombstone", "drop", "rewrite", "rewrite-with-tombstone"])
+def test_headers_are_added_by_columns(memory: MemoryRegistry, names: str, mode: str) -> None:
+    """After those that a record has; a deletion gets them, too, and a tombstone of the source none."""
+    settings_ = {"transforms.row.add.headers": names, "transforms.row.delete.tombstone.handling.mode": mode}
+    columns, records = chains({**AVRO, **UNWRAP, **settings_})
+    own = orders(memory, 200)
+    some = [
+        (key, value, (("h", b"1"), ("h", b"2")) if number % 3 else ()) for number, (key, value, _) in enumerate(own)
+    ]
+    made, rest = assert_same_by_columns(columns, records, batch([*some, (b"k", None, (("a", b"1"),))], ("t", "u")))
+    assert rest == [number for number in range(200) if number % 20 == 5]
+    assert [header["key"] for header in made["headers"][2].as_py()][:3] == ["h", "h", "__op"]
+
+
+def test_a_header_that_cannot_be_written_is_found_by_itself(memory: MemoryRegistry) -> None:
+    """Its record alone is rejected."""
+    bad = {"transforms.row.add.headers": "transaction.id", "header.converter": "keyfold.Bytes"}
+    columns, records = chains({**AVRO, **UNWRAP, **bad})
+    made, rest = assert_same_by_columns(columns, records, batch(orders(memory, 200)))
+    assert made["rejected"].null_count == 100
+    assert rest == [number for number in range(200) if number % 20 == 5 or number % 2]
+
+
+@pytest.mark.parametrize("name", ["__value_schema_id", "__key_schema_id"])
+def test_a_header_that_names_a_schema_is_not_added_by_columns(memory: MemoryRegistry, name: str) -> None:
+    """The one of a value that is written is taken away."""
+    named = {"transforms.row.add.headers": f"op:{name}", "transforms.row.add.headers.prefix": ""}
+    columns, records = chains({**AVRO, **UNWRAP, **named})
+    for _ in range(2):
+        assert_same(columns, records, batch(orders(memory, 40)))
+
+
 @pytest.mark.parametrize("fields", ["", "op,lsn,real,flag,number,transaction.id"])
 def test_a_damaged_event_is_rejected_as_it_is_by_itself(memory: MemoryRegistry, fields: str) -> None:
     """Wherever a byte is changed, or the data ends."""
@@ -294,7 +329,7 @@ def test_what_an_event_is_written_as_depends_on_its_topic(memory: MemoryRegistry
     [
         {"transforms.row.add.fields": "op:a,op:b"},
         {"transforms.row.add.fields": "op:" + 5_000 * "a"},
-        {"transforms.row.add.headers": "op"},
+        {"transforms.row.add.headers": "op,op:again"},
         {"output.key.converter": "keyfold.Json"},
         {"transforms.row.predicate": "p", "predicates": "p", "predicates.p.type": "RecordIsTombstone"},
         {"output.value.converter": "keyfold.Json"},

@@ -90,6 +90,7 @@ def test_events_in_json_become_what_they_become_one_by_one(data: st.DataObject) 
         "value.converter.replace.null.with.default": data.draw(st.sampled_from(("true", "false"))),
         "transforms.row.delete.tombstone.handling.mode": data.draw(MODES),
         "transforms.row.add.fields": data.draw(ADDED),
+        "transforms.row.add.headers": data.draw(ADDED),
         "transforms.row.replace.null.with.default": data.draw(st.sampled_from(("true", "false"))),
         **data.draw(WRITTEN),
     }
@@ -167,6 +168,16 @@ def test_rows_in_json_with_added_fields_are_done_by_columns(mode: str, fields: s
     columns, records = chains({**JSON, **UNWRAP, **settings_})
     _, rest = assert_same_by_columns(columns, records, batch([*paid(100), (b"k", None, ())]))
     assert rest == [number for number in range(100) if number % 10 == 2]
+
+
+@pytest.mark.parametrize("converter", ["Simple", "String", "Json"])
+def test_headers_are_added_to_rows_in_json_by_columns(converter: str) -> None:
+    """A null in the event stands for its default."""
+    names = {"transforms.row.add.headers": "op,source.lsn,kind,transaction.no,flag"}
+    columns, records = chains({**JSON, **UNWRAP, **names, "header.converter": f"keyfold.{converter}"})
+    made, rest = assert_same_by_columns(columns, records, batch([*paid(100), (b"k", None, (("a", b"1"),))]))
+    assert rest == [number for number in range(100) if number % 10 == 2]
+    assert [header["key"] for header in made["headers"][1].as_py()][:2] == ["__op", "__source_lsn"]
 
 
 PLAIN_KEYS: Final = {"output.key.converter": "keyfold.Json", "output.key.converter.schemas.enable": "false"}
