@@ -72,6 +72,7 @@ class Engine:
         self._broker = broker
         self._settings = settings
         self._changelog = changelog
+        self.positions = changelog.positions
         self._fill = fill
         if fill is not None:
             fill.stop_with(lambda: self._closed)
@@ -125,7 +126,7 @@ class Engine:
             has_identities=self._catalog.state.key_identity is not None,
         )
         state = self._catalog.state
-        ahead = state.key_identity is not None and bool(self._changelog.uncertain())
+        ahead = state.key_identity is not None and bool(self.positions.uncertain())
         folds = policy.folds_at_once and not ahead and state.record_order == BY_OFFSET and self._fill is None
         return ingest.Intake(target=target, keyed=policy.compacts, folds=folds)
 
@@ -302,10 +303,6 @@ class Engine:
     def running(self) -> RunningBatches:
         """Returns the jobs with files that no commit names yet; a vacuum leaves these files alone."""
         return self._running
-
-    def uncertain(self) -> frozenset[TopicPartition]:
-        """Returns the logs of which the published offset is not known; maintenance skips them."""
-        return self._changelog.uncertain()
 
     def commit(self, decide: Callable[[CatalogState], Sequence[AnyAction]], now_ms: int) -> bool:
         """Commits the actions that `decide` returns for the state, which may ask the brokers, in a turn of its own.

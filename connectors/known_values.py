@@ -347,7 +347,7 @@ def _pairs(
     shown = dict(values)
     for form in forms_of(*(secret for secret in written_out if len(secret) <= longest)):
         shown.setdefault(form, HIDDEN)
-    return tuple(sorted(shown.items(), key=_by_length))
+    return tuple(sorted(shown.items(), key=lambda pair: -len(pair[0])))
 
 
 _kept_pairs: Final = lru_cache(maxsize=64)(_pairs)
@@ -410,10 +410,6 @@ def _name(written: str) -> str:
         with suppress(OSError, ValueError):
             plain = os.path.realpath(plain)
     return f"${{{provider}:{plain}:{key}}}"
-
-
-def _by_length(pair: tuple[str, str]) -> int:
-    return -len(pair[0])
 
 
 def _distinct(parts: Iterable[str]) -> tuple[str, ...]:

@@ -269,7 +269,8 @@ class Cleaner:
         self._commit(cleans, now_ms)
         hit("clean.after-commit")
         for log in logs:
-            self._count_left_out(log.tp, compaction.keyless_of_clean(log))
+            # Those of a run across `published` count with the clean that takes its end.
+            self._count_left_out(log.tp, sum(run.keyless for run in log.runs if run.end <= log.published))
         return tuple(CleanedLog.of(log, done) for log, done in zip(logs, cleans, strict=True))
 
     def _merge_picks(self, picks: Sequence[tiers.MergePick], now_ms: int) -> int:
@@ -283,8 +284,8 @@ class Cleaner:
                 "fold_bytes_written": sum(merge.run.bytes for merge in merges),
             }
         )
-        for pick in picks:
-            self._count_left_out(pick.tp, compaction.keyless_of_merge(pick, policy))
+        for pick in picks if policy.compacts else ():
+            self._count_left_out(pick.tp, sum(run.keyless for run in pick.runs))
         return len(merges)
 
     def _commit(self, actions: Sequence[AnyAction], now_ms: int) -> None:

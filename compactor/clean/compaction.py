@@ -78,19 +78,6 @@ def merge(
     )
 
 
-def keyless_of_clean(log: PartitionLog) -> int:
-    """Counts the records without a key that a clean of `log` leaves out: those of runs wholly below published.
-
-    Those of a run across it are counted with the clean that takes its end; the cleaner counts it in parts before.
-    """
-    return sum(run.keyless for run in log.runs if run.end <= log.published)
-
-
-def keyless_of_merge(pick: MergePick, policy: CompactionPolicy) -> int:
-    """Counts the records without a key that the merge leaves out: none if the policy does not compact."""
-    return sum(run.keyless for run in pick.runs) if policy.compacts else 0
-
-
 def _clean(log: PartitionLog, offsets: OffsetRange, written: Sequence[FileStats], now_ms: int) -> Clean:
     arrived_ms = max((run.arrived_ms for run in offsets.runs), default=0)
     return Clean(

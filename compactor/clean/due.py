@@ -142,7 +142,8 @@ def evaluate(
     except CatalogError as error:
         return CleaningDecision(tp=log.tp, reason=Reason.FAULTY, fault=error.message)
     case = _Case(log, LogToClean.of(log), policy, fold, now_ms)
-    reason = _overdue(case) or _by_interval(case) or _by_ratio(case) or _by_index(case) or _idle(case)
+    overdue = Reason.OVERDUE if case.late(case.measured.oldest_ms) else None
+    reason = overdue or _by_interval(case) or _by_ratio(case) or _by_index(case) or _idle(case)
     due_ms = _due_ms(case, reason)
     return CleaningDecision(
         tp=log.tp, reason=reason, measured=case.measured, limit=policy.min_cleanable_dirty_ratio, due_ms=due_ms
@@ -184,10 +185,6 @@ class _Case(Struct, frozen=True):
     def interval_passed(self) -> bool:
         """Whether fold.full.interval.ms has passed."""
         return self.interval_end_ms is not None and self.now_ms >= self.interval_end_ms
-
-
-def _overdue(case: _Case) -> Reason | None:
-    return Reason.OVERDUE if case.late(case.measured.oldest_ms) else None
 
 
 def _by_interval(case: _Case) -> Reason | None:

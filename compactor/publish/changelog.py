@@ -56,7 +56,7 @@ class Changelog:
         self._executor = executor
         self._quarantine = quarantine
         self._clock_ms = clock_ms
-        self._positions = Positions(catalog, broker)
+        self.positions = Positions(catalog, broker)
         # What it has read of young records, from publish to publish.
         self._young = YoungRecords(catalog.storage)
         # Publishes that have sent something, and by log the last of them: the oldest goes first if there is damage.
@@ -75,7 +75,7 @@ class Changelog:
             try:
                 return self._publish(settings, now_ms)
             except Exception as error:
-                self._positions.forget()
+                self.positions.forget()
                 self.counters.add("transactions_aborted", error.aborted if isinstance(error, KeyfoldError) else 0)
                 if not self._quarantine_damaged(error, now_ms) and not self._give_up_tasks(error):
                     raise
@@ -86,9 +86,9 @@ class Changelog:
         Raises PositionError if going on could lose or repeat records, and what the broker raises.
         """
         try:
-            self._positions.resolve(now_ms)
+            self.positions.resolve(now_ms)
         except Exception:
-            self._positions.forget()
+            self.positions.forget()
             raise
 
     def renew_positions(self, settings: EngineSettings, now_ms: int) -> None:
@@ -97,16 +97,12 @@ class Changelog:
         Raises what the publisher raises, and what the broker raises.
         """
         try:
-            self._positions.resolve(now_ms)
+            self.positions.resolve(now_ms)
             state = self._catalog.state
-            self._commit_again(state, self._positions.stale(state, settings, now_ms), settings, now_ms)
+            self._commit_again(state, self.positions.stale(state, settings, now_ms), settings, now_ms)
         except Exception:
-            self._positions.forget()
+            self.positions.forget()
             raise
-
-    def uncertain(self) -> frozenset[TopicPartition]:
-        """Returns the logs of which the published offset is not known, or not decided yet."""
-        return self._positions.uncertain()
 
     def _publish(self, settings: EngineSettings, now_ms: int) -> tuple[PublishResult, ...]:
         """Does steps 5 to 12 once.
@@ -119,9 +115,9 @@ class Changelog:
         11. commit it; a large fold repeats 8 to 11 (`Publisher`; with Kafka `connectors.sinks.publisher`). 12. Commit
         the new published offsets to the catalog.
         """
-        self._positions.resolve(now_ms)  # 0
+        self.positions.resolve(now_ms)  # 0
         state = self._catalog.state
-        self._commit_again(state, self._positions.stale_aside(state, settings, now_ms), settings, now_ms)
+        self._commit_again(state, self.positions.stale_aside(state, settings, now_ms), settings, now_ms)
         targets = self._targets(settings, now_ms)  # 5
         if targets and self._renew(settings, now_ms):
             targets = self._targets(settings, now_ms)
@@ -151,7 +147,7 @@ class Changelog:
         Returns whether any was committed again.
         """
         state = self._catalog.state
-        targets = self._positions.to_renew(state)
+        targets = self.positions.to_renew(state)
         self._commit_again(state, targets, settings, now_ms)
         return bool(targets)
 
@@ -162,7 +158,7 @@ class Changelog:
         if not targets:
             return
         sent = self._executor.send(state, bucket_plans(state, targets), settings)
-        self._positions.renewed(targets, now_ms)
+        self.positions.renewed(targets, now_ms)
         self.counters.add("transactions", sum(result.transactions for result in sent))
 
     def _targets(self, settings: EngineSettings, now_ms: int) -> list[PublishTarget]:
@@ -181,9 +177,9 @@ class Changelog:
         """Returns what is due if a key has one winner over all partitions of a topic."""
         targets = topic_targets(
             state,
-            self._positions.__getitem__,
+            self.positions.__getitem__,
             lambda log, resume: next_fold_end(log, resume, settings, now_ms, self._young),
-            lambda tp: self._positions.is_stale(tp, settings, now_ms),
+            lambda tp: self.positions.is_stale(tp, settings, now_ms),
             bootstrap_fold=settings.bootstrap_fold_enable,
         )
         return some_topics(targets, self._last_turn, MAX_LOGS_BESIDE_DAMAGE) if _has_damage(state) else targets
@@ -191,11 +187,11 @@ class Changelog:
     def _target(
         self, state: CatalogState, log: PartitionLog, settings: EngineSettings, now_ms: int
     ) -> PublishTarget | None:
-        resume = self._positions[log.tp]
+        resume = self.positions[log.tp]
         if resume.hold:
             return None
         end = next_fold_end(log, resume, settings, now_ms, self._young)
-        if end <= resume.start and not self._positions.is_stale(log.tp, settings, now_ms):
+        if end <= resume.start and not self.positions.is_stale(log.tp, settings, now_ms):
             return None
         return target_of(state, log, resume, end)
 
@@ -203,7 +199,7 @@ class Changelog:
         """Keeps the committed positions, and by a count when each log was sent, as a clock may be set back."""
         self._turn += 1
         self._last_turn.update((result.tp, self._turn) for result in sent)
-        self._positions.committed(sent, now_ms)
+        self.positions.committed(sent, now_ms)
 
     def _quarantine_damaged(self, error: Exception, now_ms: int) -> bool:
         """Quarantines the logs with damaged files that caused `error`. Returns whether there were any."""

@@ -36,25 +36,13 @@ def publishable(
     new output has each key once. A run that was folded when it was ingested, before there was a lag, is let go whole.
     The first fold of a later generation ends at `first_end_of` or beyond: a reader never sees the output in between.
     """
-    end = _publishable(log, policy, now_ms, first_young, bootstrap_fold=bootstrap_fold)
-    first_end = first_end_of(log)
-    return log.folded_end if first_end is not None and end < first_end else end
-
-
-def _publishable(
-    log: PartitionLog,
-    policy: CompactionPolicy,
-    now_ms: int,
-    first_young: Callable[[int], int | None],
-    *,
-    bootstrap_fold: bool,
-) -> int:
-    if bootstrap_fold and log.backlog_end is not None and log.end < log.backlog_end:
+    end, first_end = log.end, first_end_of(log)
+    if bootstrap_fold and log.backlog_end is not None and end < log.backlog_end:
         return log.folded_end
-    if policy.min_compaction_lag_ms <= 0 or log.folded_end >= log.end:
-        return log.end
-    young = first_young(now_ms - policy.min_compaction_lag_ms)
-    return log.end if young is None else max(log.folded_end, end_within(log, young))
+    if policy.min_compaction_lag_ms > 0 and log.folded_end < end:
+        young = first_young(now_ms - policy.min_compaction_lag_ms)
+        end = end if young is None else max(log.folded_end, end_within(log, young))
+    return log.folded_end if first_end is not None and end < first_end else end
 
 
 def next_fold_end(

@@ -89,7 +89,8 @@ class QuarantineManager:
                 raise
             _log.warning("fold failed, looking for the cause", logs=len(logs), error=briefly(error))
             if together:
-                self._failed_together(logs, now_ms, error, asked=asked)
+                if not self._damaged(logs, error, now_ms):  # that quarantines those with damaged files
+                    self._failed_alone([(log, error) for log in logs], now_ms, asked=asked)
                 return ()
             return self._narrow(logs, job, now_ms, error, asked=asked)
         for log in logs:
@@ -164,11 +165,6 @@ class QuarantineManager:
             return self._one_by_one(logs, job, now_ms, asked=asked)
         self._failed_alone([(logs[0], error)], now_ms, asked=asked)
         return ()
-
-    def _failed_together(self, logs: Sequence[PartitionLog], now_ms: int, error: Exception, *, asked: bool) -> None:
-        """Quarantines those of `logs` with damaged files; if none has any, counts the failure of each."""
-        if not self._damaged(logs, error, now_ms):
-            self._failed_alone([(log, error) for log in logs], now_ms, asked=asked)
 
     def _one_by_one(
         self, logs: Sequence[PartitionLog], job: Callable[[Sequence[PartitionLog]], T], now_ms: int, *, asked: bool

@@ -100,16 +100,13 @@ def _own_output(outputs: Mapping[str, str | None]) -> Iterator[Fault]:
         if name in outputs:
             yield Fault("topics", f'"{name}" is the output topic of "{topic}"; the same connector cannot read it.')
         if not is_topic_name(name) or is_internal(name):
-            why = "have more than 249 characters" if len(name) > 249 else f'be "{name}", which {_unfit(name)}'
+            unfit = "begins as internal topics do" if is_topic_name(name) else "is no name of a topic"
+            why = "have more than 249 characters" if len(name) > 249 else f'be "{name}", which {unfit}'
             text = f'the output topic of "{topic}" would {why}.'
             yield Fault("output.topic", text)
         other = first.setdefault(name, topic)
         if other != topic:
             yield Fault("transforms", f'"{name}" would be the output topic of "{other}" and of "{topic}".')
-
-
-def _unfit(name: str) -> str:
-    return "begins as internal topics do" if is_topic_name(name) else "is no name of a topic"
 
 
 def _own_letters(

@@ -198,7 +198,8 @@ class Herder:
         and the locks end with this process, or a while later on an object store.
         """
         self.specs.end()
-        supervisors = self._all_supervisors()
+        with self._lock:
+            supervisors = list(self._supervisors.values())
         with suppress(NoThreadError):  # the locks end with this process
             for supervisor in supervisors:
                 self._locks.ask(supervisor.release)
@@ -210,10 +211,6 @@ class Herder:
     def is_releasing(self) -> bool:
         """Whether locks are still being taken or given back."""
         return not self._locks.wait(0)
-
-    def _all_supervisors(self) -> list[Supervisor]:
-        with self._lock:
-            return list(self._supervisors.values())
 
     # What connector files say.
 

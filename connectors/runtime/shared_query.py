@@ -193,7 +193,8 @@ class SharedQuery:
             query = self._parts.start(self._spark, self._link.address, f"file://{checkpoint}", self._on_micro_batch)
             while query.isActive and not (self._clock.wait_ms(self._timings.look_ms, stop) or self._restart.is_set()):
                 self._end_if_overdue()
-            return None if stop.is_set() or self._restart.is_set() else self._failure_of(query)
+            # Of a micro-batch that could not be handed out Spark knows only that.
+            return None if stop.is_set() or self._restart.is_set() else self._failed or query.exception()
         finally:
             if query is not None:
                 with suppress(Exception):  # a JVM that has ended has no query either
@@ -211,10 +212,6 @@ class SharedQuery:
             seconds = self._timings.early_end_ms / 1000
             _log.warning("a micro-batch is read again, as it did not end for other connectors", seconds=seconds)
             self._restart.set()
-
-    def _failure_of(self, query: StreamingQuery) -> BaseException | None:
-        """Returns what has ended `query`: of a micro-batch that could not be handed out Spark knows only that."""
-        return self._failed or query.exception()
 
     def _on_micro_batch(self, frame: DataFrame) -> None:
         """Hands out a micro-batch, and keeps what fails for `_run_once`.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import Final, NamedTuple
 
 import structlog
@@ -208,7 +209,8 @@ def take_over(
     identity = _IDENTITY.get(connector.key_identity, connector.key_identity)
     catalog.require(order, identity, scope, fill)
     owner = owner_lock.this_process(start=start.number).text
-    catalog.take_over(owner, now_ms, _pause, lambda other: start.is_before(owner_lock.parse(other)))
+    pause = partial(SYSTEM_CLOCK.sleep_ms, LIST_PAUSE_MS)
+    catalog.take_over(owner, now_ms, pause, lambda other: start.is_before(owner_lock.parse(other)))
     hit("takeover.epoch")
     refuse_begun(storage, connector.name)  # `delete` looks for our epoch after it has written that file
     _fence(catalog, kafka, connector, clients, tasks_max, now_ms)
@@ -271,10 +273,6 @@ def newer_owner(catalog: Catalog | None) -> FencedError | None:
 
 def _is_own(state: CatalogState) -> bool:
     return owner_lock.parse(state.owner).process == owner_lock.PROCESS
-
-
-def _pause() -> None:
-    SYSTEM_CLOCK.sleep_ms(LIST_PAUSE_MS)
 
 
 def _refuse_other(catalog: Catalog, storage: Storage, known: str | None) -> None:

@@ -66,7 +66,7 @@ def _kind(body: str) -> bytes | None:
     try:
         data = base64.b64decode("".join(lines), validate=True)
         key = _content(data, _SEQUENCE)
-        rest = key[_end(key, _INTEGER) :]
+        rest = key[_bounds(key, _INTEGER)[1] :]
         return _content(_content(rest, _SEQUENCE), _OBJECT)
     except (ValueError, IndexError):
         return None
@@ -75,10 +75,6 @@ def _kind(body: str) -> bytes | None:
 def _content(data: bytes, tag: int) -> bytes:
     begin, end = _bounds(data, tag)
     return data[begin:end]
-
-
-def _end(data: bytes, tag: int) -> int:
-    return _bounds(data, tag)[1]
 
 
 def _bounds(data: bytes, tag: int) -> tuple[int, int]:

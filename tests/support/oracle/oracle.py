@@ -67,7 +67,7 @@ class Oracle:
     def _step(self, step: steps.AnyStep) -> Iterator[str]:
         simulation = self.simulation
         simulation.times = {simulation.clock.now_ms()}
-        before, uncertain = self.model.state, simulation.components.engine.uncertain()
+        before, uncertain = self.model.state, simulation.components.engine.positions.uncertain()
         self.model.begin(decides=isinstance(step.step if isinstance(step, AtFailpoint) else step, Ingest))
         done = simulation.perform(step)
         yield from self._read_commits()

@@ -304,10 +304,10 @@ class Simulation:
         changelog, fill = Changelog(catalog, self.broker, sending, quarantine), filling.FillOfBars()
         engine = Engine(catalog, self.broker, engine_settings, changelog, None if catalog.state.fill is UNSET else fill)
         snapshots = Snapshots(
-            self._spark, catalog, quarantine, self.broker, engine_settings, self.shelf, engine.uncertain
+            self._spark, catalog, quarantine, self.broker, engine_settings, self.shelf, engine.positions.uncertain
         )
         rewriter = Rewriter(self._spark, self.storage, stopping.is_set, local_records=settings.local)
-        cleaner = Cleaner(rewriter, catalog, quarantine, engine_settings, engine.counters, engine.uncertain)
+        cleaner = Cleaner(rewriter, catalog, quarantine, engine_settings, engine.counters, engine.positions.uncertain)
         maintenance = Maintenance(cleaner, snapshots, catalog, quarantine, engine.counters, stopping)
         snapshots.begin()
         return Components(settings, catalog, engine, maintenance)

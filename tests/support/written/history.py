@@ -225,7 +225,7 @@ class _History:
             snapshot_string_columns=frozenset({"key", "value"}),
         )
         quarantine = QuarantineManager(components.catalog, threading.Event())
-        uncertain = components.engine.uncertain
+        uncertain = components.engine.positions.uncertain
         snapshots = Snapshots(
             simulation._spark, components.catalog, quarantine, simulation.broker, settings, simulation.shelf, uncertain
         )
