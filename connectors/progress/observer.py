@@ -63,7 +63,7 @@ class Interval:
             return due is not None
 
     def begin_pause(self, kind: Hashable) -> None:
-        """Begins a pause of `kind` now, unless one is under way: what it is for was just done in another way."""
+        """Begins a pause of `kind` now, unless one is under way, as if `ready` had let it through."""
         self.ready(kind)
 
     def begin(self, kind: Hashable) -> None:

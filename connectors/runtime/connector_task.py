@@ -29,7 +29,7 @@ from connectors.config.selection import matches
 from connectors.config.stores import connector_storage, snapshot_storage
 from connectors.config.worker import WorkerConfig
 from connectors.kafka.client_settings import ClientSettings
-from connectors.progress.observer import Observer
+from connectors.progress.observer import Interval, Observer
 from connectors.runtime.components import TaskComponents, assemble
 from connectors.runtime.kafka_broker import KafkaBroker
 from connectors.runtime.maintenance_thread import VACUUM_GRACE_MS, MaintenanceSchedule, MaintenanceThread
@@ -107,8 +107,10 @@ class ConnectorTask:
         self._schedule = MaintenanceSchedule(
             initial_delay_ms=worker.log_cleaner_initial_delay_ms, backoff_ms=worker.log_cleaner_backoff_ms
         )
-        # When (monotonic ms) each periodic look is due, and since when the run has had nothing to do.
-        self._due: dict[str, float] = {}
+        # Whether a look at the owner's epoch, or at requests, is due.
+        self._fence_due = Interval(clock, FENCE_CHECK_MS)
+        self._requests_due = Interval(clock, 0 if self._storage.is_folder else STORE_REQUESTS_MS)
+        # Since when (monotonic ms) the run has had nothing to do.
         self._idle_from_ms = clock.monotonic_ms()
         # The offsets that `--once` has before it, for the progress display; None for a run without an end.
         self._total: int | None = None
@@ -279,6 +281,7 @@ class ConnectorTask:
         catalog.
         """
         self._idle_from_ms = now_ms = self._clock.monotonic_ms()
+        self._fence_due.begin_pause("fence")  # the take-over has just committed
         next_look_ms = now_ms + WATCH_MS
         while reading.is_alive() and not stop.is_set_within(next_look_ms - self._clock.monotonic_ms(), self._clock):
             _raise_failure(reading, maintenance)
@@ -292,14 +295,12 @@ class ConnectorTask:
 
     def _look(self, reading: ReadingThread, maintenance: MaintenanceThread, components: TaskComponents) -> None:
         catalog = components.catalog
-        if self._every("fence", FENCE_CHECK_MS):
+        if self._fence_due.ready("fence"):
             self._claim.claim(catalog.epoch)
             catalog.refresh()  # an idle owner commits nothing: only so it sees a newer owner
         elif not self._claim.held:
             self._claim.claim(catalog.epoch)
-        if self._every("requests", 0 if self._storage.is_folder else STORE_REQUESTS_MS) and (
-            components.requests.is_any_pending()
-        ):
+        if self._requests_due.ready("requests") and components.requests.is_any_pending():
             maintenance.wake()
         self._note_idle(components.engine, reading)
         self._show(components.engine)
@@ -344,14 +345,6 @@ class ConnectorTask:
 
     def _tasks_max(self, share: int | None = None) -> int:
         return self._connector.tasks_max or share or session.cores(self._spark)
-
-    def _every(self, what: str, period_ms: int) -> bool:
-        """Returns True once in each period, the first time after one has passed; by the monotonic clock."""
-        now_ms = self._clock.monotonic_ms()
-        if now_ms < self._due.setdefault(what, now_ms + period_ms):
-            return False
-        self._due[what] = now_ms + period_ms
-        return True
 
 
 def _raise_failure(*threads: CancellableThread) -> None:

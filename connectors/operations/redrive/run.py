@@ -1,4 +1,4 @@
-"""Sends dead letters back to their source topics, each exactly once: steps D1 to D6 of docs/protocol.md."""
+"""Sends dead letters back to their source topics: `DeadLetters.redrive` takes the steps that the package lists."""
 
 from __future__ import annotations
 
@@ -204,7 +204,10 @@ class DeadLetters:
             positions = {number: self._position(known.get(number)).since(low) for number, (low, _) in ends.items()}
             run.check_room(positions)
             run.learn(positions, ends)
-            ledger = None if sender is None else _Ledger(sender, floor, self.topic, known)
+            ledger: _Ledger | None = None
+            if sender is not None:
+                floor.keep(known)  # before anything is sent: if that cannot be written, nothing is
+                ledger = _Ledger(sender, floor, self.topic, known)
             limited = False
             for number, position in positions.items():
                 if not run.redrive_partition(number, position, ends[number], limit, ledger):
@@ -242,7 +245,6 @@ class _Ledger:
         self._floor = floor
         self._topic = topic
         self._known = dict(known)
-        floor.keep(self._known)  # before anything is sent: if that cannot be written, nothing is
 
     def transaction(self, number: int, position: RedrivePosition, targets: RedriveTargets) -> None:
         """Takes steps D3 to D6 for letters of the partition `number`."""
