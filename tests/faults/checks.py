@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from compactor.model.log import PartitionLog
 from compactor.snapshot.manifest import Manifest
+from tests.faults import topic_checks
 from tests.faults.load import Sent
 from tests.support.generations import broken_generations
 from tests.support.kafka import Read
@@ -45,7 +46,8 @@ class Observation(NamedTuple):
     """What there is to see of one connector while its source rests.
 
     `positions`: the next source offset by partition, as the group holds it. `damaged`: files that the catalog names
-    and that are not what it says of them. `skips`: records that change nothing are not sent.
+    and that are not what it says of them. `skips`: records that change nothing are not sent. `is_of_topic`: a key has
+    one winner over all partitions.
     """
 
     acknowledged: Mapping[tuple[int, int], Sent]
@@ -57,6 +59,7 @@ class Observation(NamedTuple):
     snapshot: SnapshotFiles | None
     damaged: tuple[str, ...] = ()
     skips: bool = False
+    is_of_topic: bool = False
 
 
 def violations(facts: Observation) -> list[str]:
@@ -73,6 +76,8 @@ def violations(facts: Observation) -> list[str]:
 
 
 def _promises(facts: Observation, published: Mapping[int, int]) -> list[str]:
+    if facts.is_of_topic:
+        return [*topic_checks.broken_promises(facts.source, facts.output)]
     starts = {log.partition: log.generation.start for log in facts.logs if log.generation}
     if not starts:
         return broken_promises(facts.source, facts.output, published, skips=facts.skips)
@@ -114,6 +119,11 @@ def _snapshot(facts: Observation) -> Iterator[str]:
     if facts.snapshot is None:
         return
     yield from _files(facts.snapshot)
+    if facts.is_of_topic:
+        said, rows = facts.snapshot.manifest, ((row.key, row.value) for row in facts.snapshot.rows)
+        offsets = said.source_offsets, said.output_offsets
+        yield from topic_checks.snapshot_violations(facts.source, facts.output, rows, *offsets)
+        return
     vector = {int(partition): offset for partition, offset in facts.snapshot.manifest.source_offsets.items()}
     found = {(row.partition, row.key): (row.offset, row.value) for row in facts.snapshot.rows}
     if len(found) != len(facts.snapshot.rows):

@@ -42,17 +42,19 @@ class Sent(NamedTuple):
 class TopicRecords:
     """The records of one topic: makes them by chance, and remembers which of them the broker has taken.
 
-    Every key has one of `partitions`. `acknowledged` has (partition, offset) → record of all that the broker has taken;
-    `refused` the errors of those that it never will; `under_way` counts those of which it is not known yet.
+    Every key has one of `partitions`, or, if it `wanders`, another one each time. `acknowledged` has (partition,
+    offset) → record of all that the broker has taken; `refused` the errors of those that it never will; `under_way`
+    counts those of which it is not known yet.
     """
 
-    def __init__(self, topic: str, seed: int, partitions: int = 2) -> None:
+    def __init__(self, topic: str, seed: int, partitions: int = 2, *, wanders: bool = False) -> None:
         self.acknowledged: dict[tuple[int, int], Sent] = {}
         self.refused: list[str] = []
         self.under_way = 0
         self.topic = topic
         self._seed = seed
         self.partitions = partitions
+        self._wanders = wanders
         self._chance = random.Random(seed)
         self._ends: dict[int, int] = {}
         self._count = 0
@@ -90,7 +92,8 @@ class TopicRecords:
         headers = [("n", str(self._count).encode()), ("h", None)] if self._count % 7 == 0 else []
         if self._count % REPEATED or key not in self._last:
             self._last[key] = value, headers
-        return ToSend(key % self.partitions, f"key-{key}".encode(), *self._last[key])
+        partition = self._chance.randrange(self.partitions) if self._wanders else key % self.partitions
+        return ToSend(partition, f"key-{key}".encode(), *self._last[key])
 
     def _delivered(self, error: object, message: Message, sent: Sent) -> None:
         if error is None:
@@ -176,8 +179,17 @@ class Sender:
 class Load(Sender):
     """Sends records to one topic at a steady `rate` (records/s); see TopicRecords for `acknowledged` and `refused`."""
 
-    def __init__(self, bootstrap: str, topic: str, seed: int, rate: float = RATE, partitions: int = 2) -> None:
-        self._records = TopicRecords(topic, seed, partitions)
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        seed: int,
+        rate: float = RATE,
+        partitions: int = 2,
+        *,
+        wanders: bool = False,
+    ) -> None:
+        self._records = TopicRecords(topic, seed, partitions, wanders=wanders)
         super().__init__(bootstrap, [self._records], rate)
         self.acknowledged = self._records.acknowledged
         self.refused = self._records.refused

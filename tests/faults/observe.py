@@ -39,6 +39,7 @@ def observe(deployment: Deployment, load: Load | TopicRecords) -> Observation:
         snapshot=taken,
         damaged=tuple(_damaged(deployment, state)),
         skips=deployment.settings.get("publish.unchanged") == "skip",
+        is_of_topic=state.is_of_topics,
     )
 
 

@@ -88,7 +88,8 @@ class Scenario:
         }
         self.deployment.worker |= {**QUICK_WORKER, **ours}
         self.control = Control(folder / "control")
-        self.load = Load(bootstrap, topic, seed, rate)
+        is_of_topic = settings.get("compaction.scope") == "topic"
+        self.load = Load(bootstrap, topic, seed, rate, wanders=is_of_topic)
         self.seed = seed
         self.worker: WorkerProcess | None = None
         self._workers = 0

@@ -23,6 +23,7 @@ IN_TASKS: Final = frozenset(
         "publish.position",
         "publish.begin",
         "publish.unchanged",
+        "publish.late",
         "publish.sent",
         "publish.offsets",
         "publish.committed",
@@ -34,13 +35,10 @@ IN_TASKS: Final = frozenset(
 )
 """Steps that Spark's Python processes reach if its tasks read and publish; the driver reaches all others."""
 
-ELSEWHERE: Final = (
-    *("rebuild.", "redrive.", "publish.retired", "publish.late", "ingest.admit", "ingest.fill", "catalog.replace"),
-)
+ELSEWHERE: Final = (*("rebuild.", "redrive.", "publish.retired", "ingest.admit", "ingest.fill", "catalog.replace"),)
 """Prefixes of steps that this scenario's worker does not take: those of `keyfold rebuild` and of a file of another
-catalog (test_rebuild.py), of `keyfold dlq`, of keys with an identity, of one winner over a topic, of records that come
-late, and of values that are filled (e2e/test_dlq.py, test_key_identity.py, test_scope.py, test_order.py,
-test_fill.py)."""
+catalog (test_rebuild.py), of `keyfold dlq`, of keys with an identity, of records that come late, and of values that are
+filled (e2e/test_dlq.py, test_key_identity.py, test_order.py, test_fill.py)."""
 
 IN_A_REBUILD: Final = tuple(step for step in STEPS if step.startswith("rebuild."))
 """Steps of `keyfold rebuild`."""
@@ -53,12 +51,19 @@ BEHIND: Final = ("merge.", "clean.", "snapshot.", "vacuum.")
 """Prefixes of the steps of the maintenance thread."""
 
 
+SCOPED: Final[Mapping[str, Any]] = {"compaction.scope": "topic"}
+ONE_WINNER: Final[Mapping[str, Any]] = {**CALM, **SCOPED}
+ONE_WINNER_BUSY: Final[Mapping[str, Any]] = {**BUSY, **SCOPED}
+
+
 def settings(step: str, *, tasks: bool = False) -> Mapping[str, Any]:
     """Returns settings with which `step` is reached; with `tasks`, Spark's tasks read, publish and rewrite."""
     if step.endswith(".index"):
         return {**settings(step.replace(".index", ".write"), tasks=tasks), "state.index": "always"}
     if step == "ingest.look-up":
         return {**settings("ingest.before-commit", tasks=tasks), "compaction.order": "timestamp"}
+    if step == "publish.late":
+        return {**settings("publish.sent", tasks=tasks), **SCOPED}
     if step == "publish.unchanged":
         return {**settings("publish.sent", tasks=tasks), "publish.unchanged": "skip"}
     if tasks and step.startswith(("publish.", "source.", "ingest.")):

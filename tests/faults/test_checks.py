@@ -76,10 +76,15 @@ def facts(**changes: Any) -> Observation:
     return HEALTHY._replace(**changes)
 
 
+def of_topic(**changes: Any) -> Observation:
+    return HEALTHY._replace(is_of_topic=True, **changes)
+
+
 def test_where_all_agrees_there_is_no_breach() -> None:
     """The facts that the other tests damage are sound."""
     assert violations(HEALTHY) == []
     assert violations(facts(snapshot=None)) == []
+    assert violations(facts(is_of_topic=True)) == []
 
 
 CASES: dict[str, tuple[Callable[[], Observation], str]] = {
@@ -118,6 +123,23 @@ CASES: dict[str, tuple[Callable[[], Observation], str]] = {
     "resumed too late": (
         lambda: facts(snapshot=taken(manifest=manifest(output_offsets={"0": 4}))),
         "snapshot and output: (0, b'b')",
+    ),
+    "of a topic, lost": (lambda: of_topic(output=OUTPUT[:-1]), "(3) output: b'c' is None"),
+    "of a topic, live twice": (
+        lambda: of_topic(output=(OUTPUT[3]._replace(partition=1), *OUTPUT)),
+        "(3) keys are live in several partitions",
+    ),
+    "of a topic, doubled": (lambda: of_topic(output=(*OUTPUT, sent(4, 5))), "(1) source (0, 4)"),
+    "of a topic, reordered": (lambda: of_topic(output=(sent(2, 0), sent(1, 1), *OUTPUT[2:])), "(2) output 0"),
+    "of a topic, changed": (
+        lambda: of_topic(output=(*OUTPUT[:3], OUTPUT[3]._replace(value=b"5"))),
+        "(4) source (0, 4)",
+    ),
+    "of a topic, a loser": (lambda: of_topic(output=(*OUTPUT, sent(0, 5))), "should be b'3'"),
+    "of a topic, row missing": (lambda: of_topic(snapshot=taken(rows=taken().rows[:1])), "snapshot: b'a' is None"),
+    "of a topic, resumed too late": (
+        lambda: of_topic(snapshot=taken(manifest=manifest(output_offsets={"0": 4}))),
+        "snapshot and output: b'b'",
     ),
 }
 

@@ -1,0 +1,48 @@
+"""A worker that dies, fails or freezes while a key has one winner over all partitions of a topic."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults.cases import Cases
+from tests.faults.step_settings import ONE_WINNER, ONE_WINNER_BUSY
+from tests.faults.strikes import fail_once, freeze_through_a_take_over, kill_all
+
+SELECTED = {"publish.committed"}
+PUBLISHING = ("publish.plan", "publish.sent", "publish.offsets", "publish.committed", "publish.before-commit")
+CHANGING = ("generation.before-commit", "generation.after-commit", "generation.position")
+CLEANING = ("clean.before-commit", "clean.after-commit", "snapshot.manifest")
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        pytest.param(step, marks=[pytest.mark.selected] if step in SELECTED else [])
+        for step in (*PUBLISHING, *CHANGING, *CLEANING)
+    ],
+)
+def test_a_worker_killed_at_a_step(cases: Cases, step: str) -> None:
+    """What was passed over for another partition's record has that one sent by the next worker."""
+    settings = ONE_WINNER_BUSY if step in CLEANING else ONE_WINNER
+    with cases.case("SIGKILL of all, one winner over a topic", step, settings) as case:
+        kill_all(case, step)
+        assert case.violations() == []
+
+
+@pytest.mark.parametrize("step", ["publish.committed", "generation.after-commit", "clean.before-commit"])
+def test_a_frozen_worker_wakes_up_after_a_take_over(cases: Cases, step: str) -> None:
+    """It changes nothing of what the new owner has decided about all partitions."""
+    settings = ONE_WINNER_BUSY if step in CLEANING else ONE_WINNER
+    with cases.case("frozen through a take-over, one winner over a topic", step, settings) as case:
+        freeze_through_a_take_over(case, step)
+        assert case.violations() == []
+
+
+@pytest.mark.parametrize("step", ["publish.committed", "clean.before-commit"])
+def test_an_error_at_a_step(cases: Cases, step: str) -> None:
+    """The same worker goes on by itself."""
+    settings = ONE_WINNER_BUSY if step in CLEANING else ONE_WINNER
+    with cases.case("error, one winner over a topic", step, settings) as case:
+        fail_once(case, step)
+        assert case.violations() == []
