@@ -22,8 +22,9 @@ from compactor.analyze.effect import Analysis, PartitionAnalysis, SplitKeys, Sur
 from compactor.analyze.preview import FoldPreview, RangeCounts, boundaries, preview
 from compactor.fold.memory_budget import COUNTED, MemoryBudget
 from compactor.model.log import PartitionLog
+from compactor.model.order import TIMESTAMP
 from compactor.model.record import TopicPartition
-from compactor.model.state import OF_TOPIC, CatalogState
+from compactor.model.state import BY_OFFSET, OF_TOPIC, CatalogState
 from compactor.publish.publishable import first_young
 from compactor.quarantine import verify
 from compactor.quarantine.quarantine import may_be_damage
@@ -52,8 +53,8 @@ class Counting(Protocol):
         """Returns by fold the last records of all keys, by what the fold makes of them at `now_ms`."""
         ...
 
-    def winners(self, folds: Sequence[Fold], now_ms: int) -> dict[Fold, list[Survivors]]:
-        """Returns the same if a key has one winner over all partitions of a topic: the latest by time, then partition.
+    def winners(self, folds: Sequence[Fold], now_ms: int, order: str) -> dict[Fold, list[Survivors]]:
+        """Returns the same if a key has one winner over all partitions of a topic: by `order`, then by partition.
 
         Of a log that is the records of it that win.
         """
@@ -139,7 +140,8 @@ def _analyze(
     report("finding last records")
     # A fold reads nothing if cleanup.policy has no compact.
     folds = [tuple((seen.start, seen.end if seen.folds else seen.start) for seen in own) for own in previews]
-    kept = _kept(counting, folds, settings, now_ms)
+    order = TIMESTAMP if state.order == BY_OFFSET else state.order
+    kept = _kept(counting, folds, settings, now_ms, order)
     report("finding split keys")
     several = [] if settings[0].scope == OF_TOPIC else _several(logs, kept[0])
     split = dict.fromkeys(several, SplitKeys()) | (counting.split_keys(folds[0]) if several else {})
@@ -149,14 +151,14 @@ def _analyze(
 
 
 def _kept(
-    counting: Counting, folds: Sequence[Fold], settings: Sequence[EngineSettings], now_ms: int
+    counting: Counting, folds: Sequence[Fold], settings: Sequence[EngineSettings], now_ms: int, order: str
 ) -> list[list[Survivors]]:
     """Returns what each of `folds` leaves under its settings; folds that are the same are counted once."""
     of_topics = [case.scope == OF_TOPIC for case in settings]
     alone = list(dict.fromkeys(fold for fold, of_topic in zip(folds, of_topics, strict=True) if not of_topic))
     together = list(dict.fromkeys(fold for fold, of_topic in zip(folds, of_topics, strict=True) if of_topic))
     survivors = counting.survivors(alone, now_ms) if alone else {}
-    winners = counting.winners(together, now_ms) if together else {}
+    winners = counting.winners(together, now_ms, order) if together else {}
     return [(winners if of_topic else survivors)[fold] for fold, of_topic in zip(folds, of_topics, strict=True)]
 
 

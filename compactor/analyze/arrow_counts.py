@@ -18,12 +18,16 @@ from compactor.fold.arrow_kernel import last_of_each
 from compactor.fold.latest_per_key import is_foldable
 from compactor.model import record
 from compactor.model.log import PartitionLog
+from compactor.model.order import ranks_of, values_of
 from compactor.runs.reader import read
 from compactor.runs.scan import whole
 from compactor.storage.base import Storage
 
 # What counting reads of a record; the other columns of a run decide nothing here.
-_COLUMNS = ("offset", "timestamp", "key", "value", "headers", "delete_horizon", "rejected", record.KEY_IDENTITY)
+_COLUMNS = (
+    *("offset", "timestamp", "key", "value", "headers", "delete_horizon", "rejected"),
+    *(record.KEY_IDENTITY, record.ORDER_VALUE),
+)
 _SCHEMA = pa.schema([record.RUN.field(name) for name in _COLUMNS])
 
 
@@ -52,11 +56,11 @@ class ArrowCounts:
         """See `Counting.survivors`."""
         return {fold: [_survivors(last, now_ms) for last in self._last(fold)] for fold in folds}
 
-    def winners(self, folds: Sequence[Fold], now_ms: int) -> dict[Fold, list[Survivors]]:
+    def winners(self, folds: Sequence[Fold], now_ms: int, order: str) -> dict[Fold, list[Survivors]]:
         """See `Counting.winners`."""
-        return {fold: [_survivors(own, now_ms) for own in self._best(fold)] for fold in folds}
+        return {fold: [_survivors(own, now_ms) for own in self._best(fold, order)] for fold in folds}
 
-    def _best(self, fold: Fold) -> list[pa.Table]:
+    def _best(self, fold: Fold, order: str) -> list[pa.Table]:
         """Returns of each log the records that win over all logs of its topic, within their ranges of `fold`."""
         best: dict[int, pa.Table] = {}
         topics: dict[str, list[int]] = {}
@@ -64,7 +68,7 @@ class ArrowCounts:
             topics.setdefault(log.topic, []).append(at)
         for own in topics.values():
             numbered = [_numbered(_between(self._tables[at], *fold[at]), at, self._logs[at].partition) for at in own]
-            rows = pa.concat_tables(numbered).sort_by([(name, "ascending") for name in _PLACE])
+            rows = _ranked(pa.concat_tables(numbered), order).sort_by([(name, "ascending") for name in _PLACE])
             winners = rows.take(pa.array(last_of_each(record.as_compared(rows), ())))
             best |= {at: winners.filter(pc.equal(winners[_LOG], at)).select(_COLUMNS) for at in own}
         return [best[at] for at in range(len(self._logs))]
@@ -86,7 +90,7 @@ class ArrowCounts:
 
 
 _LOG = "log"
-_PLACE = ("is_source", "timestamp", "log_partition", "offset")
+_PLACE = ("is_source", "rank", "log_partition", "offset")
 """By what the records of a key are compared over the partitions of a topic: a reset's tombstone loses to all others."""
 
 
@@ -98,6 +102,15 @@ def _numbered(rows: pa.Table, log: int, partition: int) -> pa.Table:
     for name, column in ((_LOG, pa.array(numbers[0])), ("log_partition", pa.array(numbers[1])), ("is_source", source)):
         named = named.append_column(name, column)
     return named
+
+
+def _ranked(rows: pa.Table, order: str) -> pa.Table:
+    """Returns `rows` with their rank by `order`."""
+    ranks = np.empty(0, np.int64)
+    for batch in rows.combine_chunks().to_batches():  # one, or none
+        values = values_of(batch, order)
+        ranks, *_ = ranks_of(values, values[:0])
+    return rows.append_column("rank", pa.array(ranks))
 
 
 def _between(table: pa.Table, start: int, end: int) -> pa.Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
@@ -13,7 +14,8 @@ from compactor.clean.tombstones import Fate, fates_on_spark
 from compactor.fold import on_spark
 from compactor.fold.latest_per_key import compared_column, foldable_column
 from compactor.model.log import PartitionLog
-from compactor.model.record import TopicPartition
+from compactor.model.order import FIELD, HEADER, LONG, TIMESTAMP
+from compactor.model.record import ORDER_VALUE, TopicPartition
 from compactor.runs.scan import LOG, OffsetRange, whole
 from compactor.spark.errors import unwrapping
 from compactor.storage.base import Storage
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 _BEYOND: Final = 2**63 - 1
 _LIVE: Final = "live"
 _TOPIC: Final = "topic"
+_ORDER: Final = "order"
 _FATES: Final = (_LIVE, *(fate.value for fate in Fate))
 _SIZE: Final = (
     "bigint(coalesce(octet_length(key), 0)) + coalesce(octet_length(value), 0) + coalesce(aggregate(headers, 0L, "
@@ -39,7 +42,8 @@ class SparkCounts:
     def __init__(self, spark: SparkSession, storage: Storage, logs: Sequence[PartitionLog]) -> None:
         # By number of the log, as all lists here.
         self._tps = [log.tp for log in logs]
-        self.frame = sized(spark, storage, [whole(log) for log in logs])
+        self._sized = partial(sized, spark, storage, [whole(log) for log in logs])
+        self.frame = self._sized()
 
     def range_counts(self, bounds: Sequence[tuple[int, ...]]) -> list[RangeCounts]:
         """See `Counting.range_counts`; in one job."""
@@ -54,9 +58,9 @@ class SparkCounts:
         fates = _fates(last(self.frame, folds), now_ms)
         return {fold: [_survivors(fates, at, log) for log in range(len(fold))] for at, fold in enumerate(folds)}
 
-    def winners(self, folds: Sequence[Fold], now_ms: int) -> dict[Fold, list[Survivors]]:
+    def winners(self, folds: Sequence[Fold], now_ms: int, order: str) -> dict[Fold, list[Survivors]]:
         """See `Counting.winners`; in one job."""
-        fates = _fates(best(self.frame, folds, self._tps), now_ms)
+        fates = _fates(best(self._sized(order), folds, self._tps), now_ms)
         return {fold: [_survivors(fates, at, log) for log in range(len(fold))] for at, fold in enumerate(folds)}
 
     def split_keys(self, ranges: Fold) -> dict[str, SplitKeys]:
@@ -64,13 +68,33 @@ class SparkCounts:
         return split_keys(self.frame.where(inside(ranges)), self._tps)
 
 
-def sized(spark: SparkSession, storage: Storage, ranges: Sequence[OffsetRange]) -> DataFrame:
-    """Reads `ranges` as `on_spark.scan` does, with values reduced to `size` and `deleted` (no value)."""
+def sized(spark: SparkSession, storage: Storage, ranges: Sequence[OffsetRange], order: str | None = None) -> DataFrame:
+    """Reads `ranges` as `on_spark.scan` does, with values reduced to `size` and `deleted` (no value).
+
+    With an `order`, also the value by which it compares records.
+    """
     from pyspark.sql.functions import col, expr
 
     names = (LOG, "offset", "timestamp", "rejected", "delete_horizon")
+    more = () if order is None else (_by(order).alias(_ORDER),)
     plain = on_spark.scan(spark, storage, ranges)
-    return plain.select(*names, compared_column(), col("value").isNull().alias("deleted"), expr(_SIZE).alias("size"))
+    deleted, size = col("value").isNull().alias("deleted"), expr(_SIZE).alias("size")
+    return plain.select(*names, compared_column(), deleted, size, *more)
+
+
+def _by(order: str) -> Column:
+    """Returns `order.values_of` as an expression of Spark's that sorts in the same way; null is the lowest."""
+    import pyspark.sql.functions as sf
+
+    if order == TIMESTAMP:
+        return sf.col("timestamp")
+    if order.startswith(FIELD):
+        return sf.when(sf.length(ORDER_VALUE) > 0, sf.col(ORDER_VALUE))
+    name = order.removeprefix(HEADER)
+    value = sf.element_at(sf.filter("headers", lambda header: header["key"] == name), -1)["value"]
+    # Longs sort as their bytes do, negative ones below the others.
+    place = sf.struct((sf.hex(sf.substring(value, 1, 1)) < "80").alias("is_positive"), value.alias("bytes"))
+    return sf.when(sf.length(value) == LONG, place)
 
 
 def _counts(frame: DataFrame, bounds: Sequence[tuple[int, ...]]) -> dict[tuple[int, int], Count]:
@@ -121,7 +145,7 @@ def last(frame: DataFrame, folds: Sequence[Fold]) -> DataFrame:
 
 
 def best(frame: DataFrame, folds: Sequence[Fold], tps: Sequence[TopicPartition]) -> DataFrame:
-    """Returns what `last` does, of the records that win over all logs of a topic: by time, then partition and offset.
+    """Returns what `last` does, of the records that win over all logs of a topic: by order, then partition and offset.
 
     Tombstones of offsets below 0, with which a generation begins, lose to all others.
     """
@@ -129,9 +153,7 @@ def best(frame: DataFrame, folds: Sequence[Fold], tps: Sequence[TopicPartition])
 
     topics = sorted({tp.topic for tp in tps})
     topic, partition = of_log(topics.index(tp.topic) for tp in tps), of_log(tp.partition for tp in tps)
-    place = sf.struct(
-        (sf.col("offset") >= 0).alias("is_source"), "timestamp", partition.alias("partition"), "offset", LOG
-    )
+    place = sf.struct((sf.col("offset") >= 0).alias("is_source"), _ORDER, partition.alias("partition"), "offset", LOG)
     places = sf.array(*(sf.max(sf.when(inside(fold), place)) for fold in folds))
     grouped = frame.groupBy(topic.alias(_TOPIC), "key").agg(places.alias("places"))
     winners = grouped.select(sf.posexplode("places").alias("fold", "place")).where(sf.col("place").isNotNull())

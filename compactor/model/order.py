@@ -28,7 +28,7 @@ FIELD: Final = "field:"
 BARE: Final = b""
 """What that column has of a tombstone without a value."""
 
-_LONG: Final = 8
+LONG: Final = 8
 """Bytes of a header's value. One of another length is no value (KIP-280 asks for a long)."""
 
 
@@ -69,10 +69,10 @@ def _longs(headers: pa.Array, name: str) -> pa.Array:
     last = np.full(len(headers), -1)
     last[rows] = np.arange(len(rows))  # of several assignments to one row the last one counts
     of_rows = bytes_of.take(pa.array(last, mask=last < 0))
-    is_long = pc.fill_null(pc.equal(pc.binary_length(of_rows), _LONG), fill_value=False)
+    is_long = pc.fill_null(pc.equal(pc.binary_length(of_rows), LONG), fill_value=False)
     longs = np.zeros(len(headers), np.int64)
-    taken = of_rows.filter(is_long).cast(pa.binary(_LONG))
-    at = taken.offset * _LONG
+    taken = of_rows.filter(is_long).cast(pa.binary(LONG))
+    at = taken.offset * LONG
     if len(taken):
         longs[is_long.to_numpy(zero_copy_only=False)] = np.frombuffer(
             taken.buffers()[1], ">i8", count=len(taken), offset=at

@@ -142,7 +142,7 @@ class PartitionDescription(Struct, frozen=True, kw_only=True):
 class Description(Struct, frozen=True, kw_only=True):
     """Everything; `broker_error` says why there are no source ends, `snapshots` why no snapshot can be written.
 
-    `order` says which record of a key wins, as `compaction.order` does.
+    `order` says which record of a key wins, as `compaction.order` does, and `scope` among which, as `compaction.scope`.
     """
 
     format_version: int
@@ -150,6 +150,7 @@ class Description(Struct, frozen=True, kw_only=True):
     catalog_id: str
     catalog_version: int
     order: str
+    scope: str
     owner: OwnerDescription
     status: WorkerStatus | None
     broker_error: str | None
@@ -327,6 +328,7 @@ def describing(
         catalog_id=state.catalog_id,
         catalog_version=catalog.version,
         order=state.order,
+        scope=state.scope,
         owner=OwnerDescription(
             alive=owner_lock.is_alive(storage), name=owner_lock.shown(state.owner), epoch=state.epoch
         ),

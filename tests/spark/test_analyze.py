@@ -41,7 +41,13 @@ from tests.support.run_files import run_rows as kept_rows
 from tests.support.run_files import write_run
 
 KEYS = [b"", b"\x00", b"a", b"ab", b"\xff", b"k" * 50]
-HEADERS = [[], [{"key": "h", "value": None}], [{"key": "größe", "value": b"12"}, {"key": "", "value": b""}]]
+HEADERS = [
+    [],
+    [{"key": "h", "value": None}],
+    [{"key": "größe", "value": b"12"}, {"key": "", "value": b""}],
+    *([{"key": "v", "value": number.to_bytes(8, "big", signed=True)}] for number in (-(1 << 63), -1, 0, 1, 1 << 62)),
+    [{"key": "v", "value": b"\x7f" * 8}, {"key": "v", "value": b"\x01"}],
+]
 STEP = 20
 PARTITIONS = range(3)
 
@@ -76,7 +82,7 @@ def _record(chance: random.Random, partition: int, offset: int, now_ms: int) -> 
     value = chance.choice([None, None, b"", b"v%d" % offset])
     timestamp = chance.choice([-1, 0, now_ms - 900, now_ms - 10, now_ms, now_ms + 10_000])
     found = row(partition, offset, key, value, timestamp=timestamp, headers=chance.choice(HEADERS))
-    return {**found, **encoded}
+    return {**found, **encoded, "order_value": chance.choice([None, b"", b"n1", b"n2", b"t\xff"])}
 
 
 def settings_of(chance: random.Random) -> EngineSettings:
@@ -165,8 +171,10 @@ def test_what_is_told_is_what_a_full_fold_then_does(spark: SparkSession, storage
     told = analyze(storage, state, settings, now_ms, partial(SparkCounts, spark, storage))
     assert analyze(storage, state, settings, now_ms, partial(ArrowCounts, storage)) == told
     scoped = [settings[0], replace(settings[1], scope="topic")]
-    of_topics = analyze(storage, state, scoped, now_ms, partial(SparkCounts, spark, storage))
-    assert analyze(storage, state, scoped, now_ms, partial(ArrowCounts, storage)) == of_topics
+    for order in ("offset", "header:v", "field:v"):
+        known = replace(state, order=order)
+        of_topics = analyze(storage, known, scoped, now_ms, partial(SparkCounts, spark, storage))
+        assert analyze(storage, known, scoped, now_ms, partial(ArrowCounts, storage)) == of_topics
     for case, one in enumerate(settings):
         logs = [before_fold(storage, log_of(state, partition), one, now_ms) for partition in PARTITIONS]
         folded = compaction.clean(Rewriter(spark, storage), logs, target(storage, f"1-f{case}"), one.policy, now_ms)

@@ -9,7 +9,8 @@ from typing import Final
 import humanize
 
 from compactor.clean.due import Reason
-from compactor.model.state import BY_OFFSET
+from compactor.model.order import TIMESTAMP
+from compactor.model.state import BY_OFFSET, OF_TOPIC
 from compactor.model.times import earliest, moment
 from connectors.operations.describe import Description, PartitionDescription, TopicDescription, WorkerStatus
 from connectors.progress.terminal import table
@@ -95,14 +96,18 @@ def _head(description: Description, now_ms: int, location: str) -> Iterator[str]
 
 
 def _order(description: Description) -> Iterator[str]:
-    """Yields a line about which record of a key wins, and until when none that comes late brings a key back."""
-    if description.order == BY_OFFSET:
+    """Yields lines about which record of a key wins, and until when none that comes late brings a key back."""
+    order = description.order
+    if description.scope == OF_TOPIC:
+        yield "Scope: topic; a key has one winner over all partitions"
+        order = TIMESTAMP if order == BY_OFFSET else order
+    if order == BY_OFFSET:
         return
     horizon = earliest(*(log.first_horizon_ms for log in description.partitions))
     kept = sum(log.tombstones for log in description.partitions)
     until = "none has its delete horizon yet" if horizon is None else f"the first of them until {moment(horizon)}"
     fence = f"{kept:,} tombstones keep late records from bringing their keys back, {until}" if kept else "no tombstones"
-    yield f"Order: by {description.order}; {fence}"
+    yield f"Order: by {order}; {fence}"
 
 
 def other_snapshots_line(topic: str, ids: Sequence[str]) -> str:

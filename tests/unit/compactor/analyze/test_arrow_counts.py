@@ -23,12 +23,20 @@ from tests.support.run_files import Row, run_rows, write_run
 
 NOW = 50
 
+
+def _versioned(number: int) -> list[Row]:
+    return [{"key": "v", "value": number.to_bytes(8, "big", signed=True)}]
+
+
 rows = st.lists(
     st.fixed_dictionaries(
         {
             "key": st.sampled_from([None, b"", b"a", b"\xff"]),
             "value": st.sampled_from([None, b"", b"12"]),
-            "headers": st.sampled_from([[], [{"key": "ü", "value": None}, {"key": "h", "value": b"xy"}]]),
+            "headers": st.sampled_from(
+                [[], [{"key": "ü", "value": None}, {"key": "h", "value": b"xy"}], *map(_versioned, (-1, 0, 1 << 62))]
+            ),
+            "order_value": st.sampled_from([None, b"", b"n1", b"t"]),
             "timestamp": st.sampled_from([-1, 0, 5, 9]),
             "rejected": st.sampled_from([None, None, "too large"]),
             "delete_horizon": st.sampled_from([None, NOW - 1, NOW, NOW + 1, NOW + 9]),
@@ -77,21 +85,39 @@ def test_last_records_are_those_of_a_dict(records: list[Row], start: int, width:
     )
 
 
-@given(first=rows, second=rows, width=st.integers(0, 12))
-def test_winners_over_a_topic_are_those_of_a_dict(first: list[Row], second: list[Row], width: int) -> None:
-    """By time, then by partition and offset; each counts for the log that has it, and no topic for another."""
+def _rank(record: Row, order: str) -> tuple[object, ...]:
+    """Returns by what an order compares a record; one without a value is below all."""
+    if order == "timestamp":
+        return (record["timestamp"],)
+    if order == "header:v":
+        return tuple(
+            int.from_bytes(header["value"], "big", signed=True)
+            for header in record["headers"]
+            if header["key"] == "v" and header["value"]
+        )
+    return (record["order_value"],) if record["order_value"] else ()
+
+
+@given(
+    first=rows,
+    second=rows,
+    width=st.integers(0, 12),
+    order=st.sampled_from(["timestamp", "header:v", "field:source.lsn"]),
+)
+def test_winners_over_a_topic_are_those_of_a_dict(first: list[Row], second: list[Row], width: int, order: str) -> None:
+    """By order, then by partition and offset; each counts for the log that has it, and no topic for another."""
     storage = MemoryStorage()
     logs = [log_of(storage, 0, first), log_of(storage, 1, second), log_of(storage, 0, first, topic="u")]
     fold = tuple((0, min(width, each.end)) for each in logs)
     ends = [end for _, end in fold]
-    best: dict[bytes, tuple[tuple[int, int, int], Row]] = {}
+    best: dict[bytes, tuple[tuple[tuple[object, ...], int, int], Row]] = {}
     for partition, records in enumerate((first, second)):
         for offset, each in enumerate(records[: ends[partition]]):
-            place = (each["timestamp"], partition, offset)
+            place = (_rank(each, order), partition, offset)
             is_foldable = each["key"] is not None and each["rejected"] is None
             if is_foldable and (each["key"] not in best or place > best[each["key"]][0]):
                 best[each["key"]] = place, each
-    told = ArrowCounts(storage, logs).winners([fold], NOW)[fold]
+    told = ArrowCounts(storage, logs).winners([fold], NOW, order)[fold]
     for partition in (0, 1):
         own = [each for place, each in best.values() if place[1] == partition]
         assert told[partition].all == amount(own)

@@ -29,6 +29,7 @@ from connectors.runtime.left_out import STILL_THERE
 from connectors.runtime.status import StatusContent, StatusFile
 from connectors.source.source_errors import RECREATED
 from connectors.transforms.transform import SWEEP
+from tests.support import logs
 from tests.support.cli import NAME, connector_file, invoke, keep, row, storage_of, worker_file
 from tests.support.clocks import ManualClock
 
@@ -437,6 +438,7 @@ def test_a_failed_connector_shows_error_and_restart(said: dict[str, object], lin
         catalog_id="i",
         catalog_version=1,
         order="offset",
+        scope="partition",
         owner=owner,
         status=operation.worker_status(msgspec.convert(said, StatusContent), 5_000),
         broker_error=None,
@@ -477,6 +479,7 @@ def test_another_order_than_the_offset_is_shown(
         catalog_id="i",
         catalog_version=1,
         order=order,
+        scope="partition",
         owner=operation.OwnerDescription(alive=False, name="h:1", epoch=2),
         status=None,
         broker_error=None,
@@ -486,6 +489,39 @@ def test_another_order_than_the_offset_is_shown(
     )
     lines = [each for each in text(described, 5_000, "store").splitlines() if each.startswith("Order")]
     assert lines == ([] if said is None else [f"Order: by {said}"])
+
+
+def test_the_logs_of_a_topic_with_one_winner_are_due_together() -> None:
+    """By the dirty ratio of all, and none while a fold is sent in part; scope and order by time are shown."""
+    clean = logs.log(clean=logs.base(9, 900), tp=TopicPartition("t", 1))
+    dirty = logs.log(logs.run(0, 9, 90), tp=TopicPartition("t", 0))
+    topic = Topic(topic="t", topic_id="i", output="o", output_id="i", outputs=2)
+    state = CatalogState(scope="topic", topics={"t": topic}, logs=(dirty, clean))
+
+    def reasons(state: CatalogState) -> list[str]:
+        return [each.fold.reason for each in operation.partitions(state, {}, SETTINGS, 0)]
+
+    assert reasons(replace(state, scope="partition")) == ["dirty enough", "nothing to do"]
+    assert reasons(state) == ["clean enough"] * 2
+    assert reasons(replace(state, logs=(dirty, replace(clean, end=12, folded_end=12)))) == ["topic waits"] * 2
+    described = operation.Description(
+        format_version=1,
+        connector="c",
+        catalog_id="i",
+        catalog_version=1,
+        order=state.order,
+        scope=state.scope,
+        owner=operation.OwnerDescription(alive=False, name="h:1", epoch=2),
+        status=None,
+        broker_error=None,
+        snapshots=None,
+        topics=(),
+        partitions=operation.partitions(state, {}, SETTINGS, 0),
+    )
+    shown = text(described, 5_000, "store").splitlines()
+    assert [each for each in shown if each.startswith(("Scope", "Order"))] == [
+        "Scope: topic; a key has one winner over all partitions", "Order: by timestamp; no tombstones",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -510,6 +546,7 @@ def test_a_state_that_nobody_says_any_more_is_none(*, alive: bool, age_ms: int, 
         catalog_id="i",
         catalog_version=1,
         order="offset",
+        scope="partition",
         owner=operation.OwnerDescription(alive=alive, name="h:1", epoch=2),
         status=operation.worker_status(StatusContent(state=state), age_ms),
         broker_error=None,
