@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -15,6 +16,8 @@ from compactor.fold.memory_budget import MemoryBudget
 from compactor.model.log import PartitionLog, empty
 from compactor.model.log_transitions import append
 from compactor.model.record import TopicPartition
+from compactor.model.state import CatalogState, Topic
+from compactor.settings import CompactionPolicy, EngineSettings
 from compactor.storage.base import Storage
 from tests.support.dict_model import DictModel
 from tests.support.logs import base, log, run
@@ -124,6 +127,21 @@ def test_winners_over_a_topic_are_those_of_a_dict(first: list[Row], second: list
         assert told[partition].live == amount([each for each in own if each["value"] is not None])
     alone = {each["key"] for each in first[: ends[2]] if each["rejected"] is None} - {None}
     assert told[2].all.records == len(alone)
+
+
+@pytest.mark.parametrize(("order", "left"), [("offset", [0, 1]), ("timestamp", [0, 1]), ("header:v", [1, 0])])
+def test_the_connectors_order_says_which_record_of_a_topic_wins(order: str, left: list[int]) -> None:
+    """Without another one that is the time. Partition 0 has the higher version, partition 1 the later time."""
+    storage = MemoryStorage()
+    plain = {"key": b"a", "value": b"1", "rejected": None, "delete_horizon": None, "order_value": None}
+    records = [{**plain, "headers": _versioned(2 - number), "timestamp": 5 + number} for number in (0, 1)]
+    logs = tuple(log_of(storage, number, [record]) for number, record in enumerate(records))
+    state = CatalogState(
+        order=order, topics={"t": Topic(topic="t", topic_id="i", output=None, output_id=None)}, logs=logs
+    )
+    settings = EngineSettings(connector="c", policy=CompactionPolicy(), scope="topic")
+    found = analyze.analyze(storage, state, [settings], NOW, partial(ArrowCounts, storage))
+    assert [each.outcomes[0].effect.live.records for each in found.partitions] == left
 
 
 @given(records=rows, cut=st.integers(1, 11))
