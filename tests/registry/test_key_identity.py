@@ -14,7 +14,8 @@ from connectors.dev.embedded_kafka import EmbeddedKafka
 from tests.support.apicurio import Apicurio
 from tests.support.deployment import Deployment
 from tests.support.generations import live
-from tests.support.kafka import consume_all, create_topic, produce
+from tests.support.kafka import ToSend, consume_all, create_topic, produce
+from tests.support.records import BASE_MS, read_snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,3 +53,31 @@ def test_schemas_come_and_keys_stay(
     files = [file for log in deployment.state().logs for run in (log.base, *log.runs) if run for file in run.files]
     named = {name for file in files for name in str(file.key_encodings).split(",")}
     assert named == {str(int.from_bytes(key[1:5])) for key in (old[1], new[0])}
+
+
+def test_an_int_that_becomes_a_long_is_one_key_over_partitions(
+    spark: SparkSession, broker: EmbeddedKafka, registry: Apicurio, tmp_path: Path, topic_name: str
+) -> None:
+    """With compaction.scope=topic: the key's bytes change, and so the partition that its producer chooses."""
+    topic = create_topic(broker.bootstrap, topic_name, 2, cleanup_policy="delete")
+    deployment = Deployment(tmp_path, broker.bootstrap, topic)
+    deployment.settings |= {
+        "compaction.scope": "topic",
+        "compaction.key.identity": "avro",
+        "key.converter": "io.confluent.connect.avro.AvroConverter",
+        "key.converter.schema.registry.url": registry.url,
+    }
+    with SchemaRegistryClient({"url": registry.url}) as client:
+        context = SerializationContext(topic, MessageField.KEY)
+        schemas = (FIRST, {**FIRST, "fields": [{"name": "id", "type": "long"}]})
+        as_int, as_long = (AvroSerializer(client, json.dumps(schema)) for schema in schemas)
+        old = {number: as_int({"id": number}, context) for number in range(4)}
+        new = {number: as_long({"id": number}, context) for number in range(3)}
+    produce(broker.bootstrap, topic, [ToSend(0, key, b"old", (), BASE_MS) for key in old.values()])
+    deployment.run_once(spark)
+    produce(broker.bootstrap, topic, [ToSend(1, key, b"new", (), BASE_MS + 1) for key in new.values()])
+    deployment.run_once(spark)
+    found = live(consume_all(broker.bootstrap, deployment.output))
+    assert {key: value for (_, key), value in found.items()} == {**dict.fromkeys(new.values(), b"new"), old[3]: b"old"}
+    _, rows = read_snapshot(deployment)
+    assert sorted(key for _, key in rows) == sorted([*new.values(), old[3]])
