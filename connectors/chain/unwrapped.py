@@ -96,14 +96,13 @@ class UnwrappingChain:
         """Returns what becomes of the records of `batch`; None if most are left. Raises RegistryError."""
         self._check()
         made, done, dropped = self._with_rows(batch)
+        if self._keys is not None:
+            made, done = self._with_keys(self._keys, made, done)
+            dropped &= done
         if _SHARE * np.count_nonzero(done) < batch.num_rows:
             return None
         places = np.flatnonzero(done & ~dropped)
         part = made if len(places) == batch.num_rows else made.take(pa.array(places))
-        if self._keys is not None:
-            keys = self._keys.of(part["key"].to_pylist(), self._check)
-            part = part.set_column(_KEY, SOURCE.field(_KEY), pa.array(keys, pa.binary()))
-            part, places = _kept(part, places, np.array([key is not None for key in keys], np.bool_))
         if self._identity is not None:
             compared = self._compared(self._identity, part)
             part, places = _kept(part, places, np.array([each is not None for each in compared], np.bool_))
@@ -111,6 +110,19 @@ class UnwrappingChain:
         is_left = np.ones(batch.num_rows, np.bool_)
         is_left[places] = is_left[dropped] = False
         return Done(part, places, np.flatnonzero(dropped), np.flatnonzero(is_left))
+
+    def _with_keys(self, written: WrittenKeys, batch: pa.RecordBatch, done: Rows) -> tuple[pa.RecordBatch, Rows]:
+        """Returns `batch` with keys as they are written, and which of its records are `done` yet.
+
+        The key of a record that is dropped counts, too: if it cannot be read, the record is rejected.
+        """
+        rows = np.flatnonzero(done)
+        keys = written.of(batch["key"].take(pa.array(rows)).to_pylist(), self._check)
+        every = np.full(batch.num_rows, None, object)
+        every[rows] = np.array([*keys, None], object)[:-1]
+        is_there = np.zeros(batch.num_rows, np.bool_)
+        is_there[rows] = [key is not None for key in keys]
+        return batch.set_column(_KEY, SOURCE.field(_KEY), pa.array(every, pa.binary())), is_there
 
     def _with_rows(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Rows, Rows]:
         """Returns `batch` with rows as values, which of its records are done, and which of these are dropped."""

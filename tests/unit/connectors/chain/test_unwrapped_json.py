@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import pytest
@@ -180,6 +180,11 @@ def test_headers_are_added_to_rows_in_json_by_columns(converter: str) -> None:
     assert [header["key"] for header in made["headers"][1].as_py()][:2] == ["__op", "__source_lsn"]
 
 
+@pytest.fixture(scope="module")
+def events() -> list[Record]:
+    return paid(10)
+
+
 PLAIN_KEYS: Final = {"output.key.converter": "keyfold.Json", "output.key.converter.schemas.enable": "false"}
 PLAIN_ROWS: Final = {
     "output.value.converter": "keyfold.Json",
@@ -200,6 +205,28 @@ def test_plain_json_is_written_by_columns(identity: str) -> None:
     assert rest == [number for number in range(200) if number % 10 in {2, 4}]
     assert made["key"][0].as_py() == b'{"id":0}'
     assert b'"price":0.07,' in made["value"][0].as_py()
+
+
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_keys_are_written_in_their_form_as_they_are_one_by_one(events: Sequence[Record], data: st.DataObject) -> None:
+    """With or without a transform and an identity; a key that cannot be written has its record rejected."""
+    steps = data.draw(st.sampled_from((UNWRAP, {})))
+    identity = {"compaction.key.identity": data.draw(st.sampled_from(("json", "bytes")))}
+    columns, records = chains({**JSON, **steps, **PLAIN_KEYS, **identity})
+    assert columns.columns is not None
+    texts = plain_values().map(lambda value: b'{"schema":null,"payload":' + json.dumps(value).encode() + b"}")
+    whole = st.sampled_from([b'{"schema":{"type":"int32"},"payload":%d}' % number for number in range(3)])
+    keys = (
+        whole
+        | texts
+        | whole.flatmap(damaged)
+        | st.none()
+        | st.just(b'{"schema":null,"payload":"' + b"a" * 9_000 + b'"}')
+    )
+    values = st.none() | st.sampled_from([value for _, value, _ in events]) | st.just(b'{"schema":null,"payload":null}')
+    for _ in range(2):
+        assert_same(columns, records, batch(data.draw(st.lists(st.tuples(keys, values, st.just(())), max_size=12))))
 
 
 PLAIN: Final = {f"{side}.converter.schemas.enable": "false" for side in ("key", "value")}

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from msgspec.structs import replace
+from structlog.testing import capture_logs
 
 from compactor.errors import FencedError, KeyfoldError, OutcomeUnknownError, PublishInterruptedError
 from compactor.model import record
@@ -303,3 +304,32 @@ def test_partitions_of_several_topics_are_encoded_together_each_with_its_own() -
     assert sent == [(f"out-{topic}", at, topic, str(at), str(offset)) for topic, at, offset, _ in wanted]
     assert [one.rejected for one in progress.sent()] == [0, 0, 0, 1, 0]
     assert [one.records for one in progress.sent()] == [1, 2, 2, 1, 0]
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"dead_letters": "dead"},
+        {},
+        {"dead_letters": "dead", "log_errors": True},
+    ],
+)
+def test_letters_are_warned_of_once_their_transaction_is_committed(rules: dict[str, Any]) -> None:
+    """In any case: if errors.log.enable has each of them logged, that is the line. An aborted one lets nothing go."""
+    topic = f"letters-{sorted(rules)}"
+    target = replace(PLAN.targets[0], topic=topic)
+    row = {"topic": topic, "partition": 0, "offset": 3, "timestamp": 7, "timestamp_type": 0, "key": b"k", "value": b"v"}
+    rejected = {"rejected": "VALUE_CONVERTER keyfold.Json DataError: no"}
+    rows = pa.RecordBatch.from_pylist([{**row, **rejected}], schema=record.RUN)
+
+    def logged(*errors: KafkaError) -> list[Any]:
+        producer = Recorder()
+        producer.errors = list(errors)
+        progress = PublishProgress(replace(PLAN, targets=(target,)), {})
+        batches = list(partition_batches(iter([rows]), [target.tp], TransactionLimits()))
+        with capture_logs() as lines, suppress(PublishInterruptedError):
+            Transaction(FakeSession(producer, 5.0), progress, WriteRules(tolerate=True, **rules)).send(batches)
+        return [line["log_level"] for line in lines]
+
+    assert logged(KafkaError(KafkaError.INVALID_TXN_STATE, txn_requires_abort=True)) == []
+    assert logged() == ["error" if "log_errors" in rules else "warning"]
