@@ -54,14 +54,21 @@ def get(bootstrap: str) -> dict[str, float]:
             running_worker(bootstrap, topic, folder, settings, listens, worker.name) as worker,
             steady(bootstrap, load, folder / "signals") as under_load,
         ):
+            worker.running.until(worker.published())
             under_load.begin((worker.output,))
             worker.running.until(passed(SETTLE_S))
+            began = time.time()
+            worker.running.until(passed(FRESH_S))
+            asked = time.time()
             for what, keys in (("", data.keys), ("hot keys, ", min(HOT, data.keys))):
                 asking = Asking(port=port, connector=worker.name, keys=keys // PARTITIONS, seconds=FRESH_S)
                 values |= {f"{what}{name}": value for name, value in call("look-ups", ask, asking).items()}
+            ended = time.time()
             under_load.end_load()
             worker.running.until(worker.published())
-            values["freshness meanwhile, p99, s"] = under_load.end().percentile(0.99)
+            read = under_load.end()
+            values["freshness before, p99, s"] = read.during(began, asked).percentile(0.99)
+            values["freshness meanwhile, p99, s"] = read.during(asked, ended).percentile(0.99)
     return values
 
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 from compactor.errors import DamagedFileError
 from compactor.index.blocks import (
     ENTRIES,
+    FEW,
     Directory,
     Entries,
     Hashes,
@@ -74,10 +75,6 @@ held."""
 
 _SPARSE: Final = 8
 """How many bits there are for each entry of such a file: one key of eight is searched for without being there."""
-
-FEW: Final = 8
-"""How many keys are looked up one by one. One takes 5 µs in a file of which its block is remembered, many together
-some 150 µs and a read of the disk, however few they are."""
 
 
 class KnownIndexes:

@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 
 from compactor.errors import DamagedFileError, LookUpError, MissingFileError
 from compactor.fold.latest_per_key import is_foldable
-from compactor.index.reader import FEW, NO_OFFSET, AskedKeys, all_offsets, newest_offsets
+from compactor.index.blocks import FEW
+from compactor.index.reader import NO_OFFSET, AskedKeys, all_offsets, newest_offsets
 from compactor.index.section import from_text
-from compactor.lookup.few_keys import newest_first, runs_that_may_have
+from compactor.lookup.ready_runs import newest_first, runs_that_may_have
 from compactor.lookup.records_at import FileOutlines, read_offsets
 from compactor.model import record
 from compactor.model.log import PartitionLog, Run
@@ -63,7 +64,7 @@ def latest_records(
     asked, records = keys if isinstance(keys, AskedKeys) else asked_for(keys), []
     reading = _Reading(outlines, room or LookUpRoom(None), columns)
     is_few = len(asked) <= FEW
-    for run in runs_that_may_have(storage, log, asked) if is_few else newest_first(log.kept):
+    for run in runs_that_may_have(storage, log.tp, log.kept, asked) if is_few else newest_first(log.kept):
         if not len(asked):
             break
         of_run = _latest_of_run(storage, log, run, asked, reading)

@@ -12,10 +12,12 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from compactor.fold.memory_budget import TOGETHER, MemoryBudget, gathered
+from compactor.index.reader import AskedKeys
 from compactor.lookup.latest import OUTLINES, offsets_by_index, within
+from compactor.lookup.ready_runs import runs_that_may_have
 from compactor.lookup.records_at import read_offsets
 from compactor.model.log import PartitionLog
 from compactor.model.publish_plan import PublishTarget
@@ -122,21 +124,21 @@ def _retiring(
         ):
             if tp in earlier:
                 named.setdefault(tp, []).append(rows.filter(pc.is_null(rows["rejected"])))
-    known = {tp: _keys_of_all(storage, earlier[tp], pa.Table.from_batches(rows)) for tp, rows in named.items()}
+    known = {tp: _keys_of_all(storage, tp, earlier[tp], pa.Table.from_batches(rows)) for tp, rows in named.items()}
     for batch in held:
         yield batch.append_column(_FIELD, _column(batch, known))
 
 
-def _keys_of_all(storage: Storage, earlier: Ranges, records: pa.Table) -> dict[bytes, list[bytes]]:
-    """Returns what `_keys_of` does, of all ranges."""
-    first, *others = (_keys_of(storage, offset_range, records) for offset_range in earlier)
+def _keys_of_all(storage: Storage, tp: TopicPartition, earlier: Ranges, records: pa.Table) -> dict[bytes, list[bytes]]:
+    """Returns what `_keys_of` does, of all ranges that are asked for `tp`."""
+    first, *others = (_keys_of(storage, tp, offset_range, records) for offset_range in earlier)
     for keys_of_range in others:
         for identity, keys in keys_of_range.items():
             first[identity] = list(dict.fromkeys((*first.get(identity, ()), *keys)))
     return first
 
 
-def _keys_of(storage: Storage, earlier: OffsetRange, records: pa.Table) -> dict[bytes, list[bytes]]:
+def _keys_of(storage: Storage, tp: TopicPartition, earlier: OffsetRange, records: pa.Table) -> dict[bytes, list[bytes]]:
     """Returns the keys that `earlier` has of the identity of each of `records`, in the order in which they came.
 
     The keys that `records` have themselves may be left out.
@@ -145,7 +147,9 @@ def _keys_of(storage: Storage, earlier: OffsetRange, records: pa.Table) -> dict[
     keyed = records.filter(pc.is_valid(records["key"]))
     identities = as_compared(keyed)["key"].combine_chunks()
     values = pc.unique(identities)
-    for batch in _candidates(storage, earlier, identities, keyed["key"].combine_chunks()):
+    may_have = runs_that_may_have(storage, (EarlierKeys, tp, earlier.tp), earlier.runs, AskedKeys(values))
+    asked = structs.replace(earlier, runs=tuple(sorted(may_have, key=lambda run: run.start)))
+    for batch in _candidates(storage, asked, identities, keyed["key"].combine_chunks()):
         compared = as_compared(batch)
         mine = pc.and_(pc.is_in(compared["key"], values), pc.is_null(batch["rejected"]))
         pairs = zip(compared["key"].filter(mine).to_pylist(), batch["key"].filter(mine).to_pylist(), strict=True)

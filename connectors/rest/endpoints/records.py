@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from compactor.digits import whole
 from compactor.errors import LookUpError, UnverifiedError
-from compactor.index.reader import FEW
+from compactor.index.blocks import FEW
 from compactor.lookup.latest import unindexed_bytes
 from compactor.lookup.records_at import FileOutlines
 from compactor.model.log import PartitionLog

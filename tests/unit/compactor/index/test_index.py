@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 
 from compactor.errors import DamagedFileError, MissingFileError
 from compactor.index import builder, section
-from compactor.index.blocks import ENTRIES, BlocksWriter, Entries, decode_directory, in_order, newest
+from compactor.index.blocks import ENTRIES, FEW, BlocksWriter, Entries, decode_directory, in_order, newest
 from compactor.index.builder import IndexBuilder
 from compactor.index.reader import (
-    FEW,
     NO_OFFSET,
     SMALL,
     AskedKeys,
@@ -263,7 +262,9 @@ def test_a_small_file_is_read_once_and_has_the_hashes_of_its_keys() -> None:
     known, asked = KnownIndexes(), AskedKeys(pa.array([keys[7], b"absent"], pa.binary()))
     for _ in range(2):
         entries = small_file(storage, of, known)
-        assert [entries.has(hash_) for hash_ in asked.hashes(of).tolist()] == [True, False]
+        present, absent = (asked.hashes(of)[[place]] for place in (0, 1))
+        for many in (1, FEW + 1):
+            assert [entries.has_any(np.repeat(hashes, many)) for hashes in (present, absent)] == [True, False]
         assert newest_offsets(storage, of, asked, 0, 9_999, known).tolist() == [7, NO_OFFSET]
     assert storage.reads == [of.bytes]
     for place in (9, of.bytes - 9):

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from compactor.errors import StorageError
 from compactor.index.reader import SMALL, AskedKeys
 from compactor.index.section import from_text, to_text
-from compactor.lookup.few_keys import READY, runs_that_may_have
+from compactor.lookup.ready_runs import READY, runs_that_may_have
 from compactor.model.log import PartitionLog, Run
 from compactor.storage.base import Storage
 from tests.support.memory.storage import MemoryStorage
@@ -109,20 +109,22 @@ def test_look_ups_in_older_and_newer_states_at_once_each_have_the_answer_of_thei
         assert all(pool.map(ask, islice(cycle([*states, *reversed(states)]), 240)))
 
 
-def asked_runs(storage: Storage, log: PartitionLog, key: bytes) -> int:
-    """Returns how many runs are asked for a key."""
-    return len(list(runs_that_may_have(storage, log, AskedKeys(pa.array([key], pa.binary())))))
+def asked_runs(storage: Storage, log: PartitionLog, *keys: bytes) -> int:
+    """Returns how many runs are asked for some of `keys`."""
+    return len(list(runs_that_may_have(storage, log.tp, log.kept, AskedKeys(pa.array(keys, pa.binary())))))
 
 
 def test_of_many_runs_those_that_have_the_key_are_asked() -> None:
     """Also once the table was made again, as more entries came than it had room for."""
-    log = Log()
+    log, absent = Log(), [b"absent %d" % number for number in range(20)]
     for number in range(60):
-        log.add([b"%d-%d" % (number, key) for key in range(50)])
-        absent = sum(asked_runs(log.storage, log.log, b"absent %d" % key) for key in range(20))
-        assert absent == 0
-        for present in {0, number // 2, number}:
-            assert asked_runs(log.storage, log.log, b"%d-%d" % (present, 49 if present % 2 else 0)) <= 1
+        log.add([b"%d-%d" % (number, key) for key in range(49)])  # each seventh of all offsets is rejected
+        assert [asked_runs(log.storage, log.log, *keys) for keys in ([], absent, *([key] for key in absent))] == [
+            0
+        ] * 22
+        for run in {0, number // 2, number}:
+            present = b"%d-%d" % (run, run % 6)
+            assert [asked_runs(log.storage, log.log, present, *others) for others in ([], absent)] == [1, 1]
 
 
 def test_a_run_with_a_large_index_or_without_one_is_asked() -> None:

@@ -1,4 +1,4 @@
-"""Tells which runs of a log may have some of a few keys, by what a process remembers of their indexes.
+"""Tells which runs of a log may have some of some keys, by what a process remembers of their indexes.
 
 While records come a log has some hundred runs of a few records. To ask each of them takes longer than to read the
 record. So what is asked of them is kept ready until the log has other runs: the entries of small index files, and a
@@ -7,18 +7,18 @@ table of the hashes in all of them, by which a key that came in none of them lat
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 from msgspec import Struct
 
 from compactor.errors import DamagedFileError, MissingFileError
-from compactor.index.blocks import SearchedEntries
+from compactor.index.blocks import FEW, Hashes, SearchedEntries
 from compactor.index.reader import SMALL, AskedKeys, small_file
 from compactor.index.section import IndexSection, from_text
 from compactor.model.key_hash import log_bits
-from compactor.model.log import PartitionLog, Run
+from compactor.model.log import Run
 from compactor.remembered import Remembered
 from compactor.storage.base import Storage
 
@@ -77,18 +77,23 @@ class _HashTable:
                 np.frombuffer(self._places, np.uint8)[places] = 1
         return True
 
-    def may_have(self, hash_: int) -> bool:
-        """Returns whether a hash may have been added."""
-        return self._places[hash_ >> self._shift] != 0
+    def may_have(self, hashes: Hashes) -> Hashes:
+        """Returns those of `hashes` that may have been added."""
+        if len(hashes) <= FEW:  # NumPy would give the interpreter's lock away
+            return hashes[[self._places[hash_ >> self._shift] != 0 for hash_ in hashes.tolist()]]
+        return hashes[np.frombuffer(self._places, np.bool_)[hashes >> np.uint64(self._shift)]]
 
     def __len__(self) -> int:
         return len(self._places)
 
 
 class _ReadyRuns(Struct, frozen=True):
-    """The runs `kept` by a log, from the newest to the oldest, and a `table` of the entries of those that have some."""
+    """The runs `asked`, in order from the newest to the oldest, and a `table` of the entries of those that have some.
 
-    kept: tuple[Run, ...]
+    `others` are those that have none.
+    """
+
+    asked: tuple[Run, ...]
     runs: tuple[_ReadyRun, ...]
     others: tuple[Run, ...]
     secrets: tuple[str, ...]
@@ -101,29 +106,27 @@ class _ReadyRuns(Struct, frozen=True):
 
 
 READY: Final = Remembered[_ReadyRuns](_READY_BYTES)
-"""By location, topic and partition; what is there counts only if the log keeps the very same runs."""
+"""By location and what the runs are of; what is there counts only for the very same runs."""
 
 
-def runs_that_may_have(storage: Storage, log: PartitionLog, asked: AskedKeys) -> Iterable[Run]:
-    """Returns the runs of `log`, from the newest on, but for those of which the index has none of the keys.
+def runs_that_may_have(storage: Storage, of: Hashable, runs: tuple[Run, ...], asked: AskedKeys) -> Iterable[Run]:
+    """Returns those of `runs`, from the newest on, of which the index does not say that they have none of the keys.
 
-    Raises StorageError.
+    `of` says what the runs are of, as they are kept ready for the next call. Raises StorageError.
     """
-    place = storage.location, log.topic, log.partition
+    place = storage.location, of
     ready = READY.get(place)
-    if ready is None or ready.kept != log.kept:
-        ready = _made_ready(storage, log.kept, ready)
+    if ready is None or ready.asked != runs:
+        ready = _made_ready(storage, runs, ready)
         READY.drop([place])
         READY.put(place, ready, ready.size)
-    hashes = {secret: asked.plain_hashes(secret).tolist() for secret in ready.secrets}
-    if not any(ready.table.may_have(hash_) for own in hashes.values() for hash_ in own):
-        return ready.others
-    return _searched(ready.runs, hashes)
+    hashes = {secret: ready.table.may_have(asked.plain_hashes(secret)) for secret in ready.secrets}
+    return _searched(ready.runs, hashes) if any(map(len, hashes.values())) else ready.others
 
 
-def _searched(runs: Iterable[_ReadyRun], hashes: dict[str, list[int]]) -> Iterator[Run]:
+def _searched(runs: Iterable[_ReadyRun], hashes: dict[str, Hashes]) -> Iterator[Run]:
     for run, entries, secret, bits in runs:
-        if entries is None or any(entries.has(hash_ ^ bits) for hash_ in hashes[secret]):
+        if entries is None or entries.has_any(hashes[secret] ^ np.uint64(bits)):
             yield run
 
 
@@ -132,11 +135,11 @@ def newest_first(runs: Iterable[Run]) -> list[Run]:
     return sorted(runs, key=lambda run: run.start, reverse=True)
 
 
-def _made_ready(storage: Storage, kept: tuple[Run, ...], before: _ReadyRuns | None) -> _ReadyRuns:
-    """Makes `kept` ready; what is the same as `before` is taken over, and the table unless it is full."""
+def _made_ready(storage: Storage, asked: tuple[Run, ...], before: _ReadyRuns | None) -> _ReadyRuns:
+    """Makes the runs `asked` ready; what is the same as `before` is taken over, and the table unless it is full."""
     known = {} if before is None else {ready.run.start: ready for ready in before.runs}
     runs, table, added = [], None if before is None else before.table, list[_ReadyRun]()
-    for run in newest_first(kept):
+    for run in newest_first(asked):
         ready = known.get(run.start)
         if ready is None or ready.run != run:
             ready = _ready_run(storage, run)
@@ -146,7 +149,7 @@ def _made_ready(storage: Storage, kept: tuple[Run, ...], before: _ReadyRuns | No
         table = _HashTable(runs)
     secrets = dict.fromkeys(ready.secret for ready in runs if ready.entries is not None)
     others = tuple(ready.run for ready in runs if ready.entries is None)
-    return _ReadyRuns(kept, tuple(runs), others, tuple(secrets), table)
+    return _ReadyRuns(asked, tuple(runs), others, tuple(secrets), table)
 
 
 def _ready_run(storage: Storage, run: Run) -> _ReadyRun:
