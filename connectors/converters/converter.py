@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final
 import pyarrow as pa
 
 from connectors.converters.written_fields import WrittenFields
+from connectors.data.column_reader import ColumnReader
 from connectors.data.record import Header
 from connectors.data.schema import Schema, Type
 from connectors.data.unwrapping import Unwrapper, Unwrapping
@@ -58,6 +59,13 @@ class Converter(ABC):
     def schema_of(self, headers: Headers, data: bytes) -> Schema | None:
         """Returns the schema of `data`; None if it has none, or is null. Raises as `to_connect_data`."""
         return self.to_connect_data("", headers, data)[0]
+
+    def column_reader(self, data: bytes) -> ColumnReader | None:  # noqa: ARG002  # most read one by one
+        """Returns what reads values that begin with the `schema_bytes` of `data` at once; None if nothing can.
+
+        Raises as `to_connect_data`.
+        """
+        return None
 
     def name_logical_types(self) -> None:  # noqa: B027  # most have those of Connect alone
         """Has schemas name logical types that Connect has no name for. Such a value is not written again."""

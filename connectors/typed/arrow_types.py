@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
@@ -32,8 +32,8 @@ _UTC: Final = "UTC"
 _SYMBOL: Final = ".Enum."
 """What the parameter of each symbol of an enum has in its name, of whatever converter."""
 
-ToArray = Callable[[list[Any]], pa.Array]
-"""Makes an array of values of which None stand for nulls. Raises what a value that does not fit raises."""
+ToArray = Callable[[leaves.Values], pa.Array]
+"""Makes an array of values. Raises what a value that does not fit raises."""
 
 
 class Leaf(NamedTuple):
@@ -97,7 +97,7 @@ def leaf_of(schema: Schema) -> Leaf:
     if schema.name == _ZONED and schema.type is Type.STRING:
         return Leaf(leaves.MOMENT, leaves.moments)
     plain = _PLAIN[schema.type]
-    return Leaf(plain, lambda values: pa.array(values, plain))
+    return Leaf(plain, lambda values: leaves.plain(values, plain))
 
 
 def type_of(schema: Schema) -> pa.DataType:

@@ -47,6 +47,42 @@ def encoder(schema: Schema | None, columns: pa.StructType) -> Encode:
     return lambda values: inner([{WHOLE: value} for value in values])
 
 
+def struct_encoder(schema: Schema, columns: pa.StructType) -> Callable[[pa.StructArray], pa.Array]:
+    """Returns what makes structs of `columns` of structs with `schema`, with fields in their encoded form.
+
+    Raises MisfitError as `encoder`, and for lists and maps.
+    """
+    return _struct_of_arrays(schema, columns, ())
+
+
+def _struct_of_arrays(schema: Schema, target: pa.StructType, path: tuple[str, ...]) -> Callable[[pa.Array], pa.Array]:
+    own, fields = schema.by_name(), parts_of(target)
+    names = [source_of(field) for field in fields]
+    encoders = {
+        name: _of_array(own[name].schema, field.type, (*path, name))
+        for name, field in zip(names, fields, strict=True)
+        if name in own
+    }
+    places = {field.name: place for place, field in enumerate(schema.fields)}
+
+    def made(structs: pa.Array) -> pa.Array:
+        arrays = [
+            encoders[name](structs.field(places[name])) if name in encoders else pa.nulls(len(structs), field.type)
+            for name, field in zip(names, fields, strict=True)
+        ]
+        return pa.StructArray.from_arrays(arrays, fields=fields, mask=structs.is_null())
+
+    return made
+
+
+def _of_array(schema: Schema, target: pa.DataType, path: tuple[str, ...]) -> Callable[[pa.Array], pa.Array]:
+    if arrow_types.is_leaf(schema):
+        return _leaf(schema, target, path)
+    if schema.type is Type.STRUCT and pa.types.is_struct(target):
+        return _struct_of_arrays(schema, target, path)
+    raise MisfitError(path, target, arrow_types.type_of(schema))
+
+
 def _as_struct(value: Any) -> Any:
     return value if value is None or isinstance(value, dict) else {WHOLE: value}
 
@@ -65,7 +101,7 @@ def _of(schema: Schema, target: pa.DataType, path: tuple[str, ...]) -> Encode:
     raise MisfitError(path, target, arrow_types.type_of(schema))
 
 
-def _leaf(schema: Schema, target: pa.DataType, path: tuple[str, ...]) -> Encode:
+def _leaf(schema: Schema, target: pa.DataType, path: tuple[str, ...]) -> arrow_types.ToArray:
     own, to_array = arrow_types.leaf_of(schema)
     if own == target:
         return to_array

@@ -1,7 +1,7 @@
 """Makes Arrow's arrays of values without parts, of the form that they have with a schema (`connectors.data.schema`).
 
-Each function takes a list in which None stands for a null, and raises DataError or what Arrow raises if a value does
-not fit.
+Each function takes a list in which None stands for a null, or an array. It raises DataError, or what Arrow raises, if a
+value does not fit.
 """
 
 from __future__ import annotations
@@ -27,38 +27,54 @@ _LAST_MS: Final = (1 << 63) // 1000 - 1
 """Most tools count µs in 64 bits: a time in ms further from the epoch than this makes them fail."""
 
 
-def times(arrow: pa.DataType) -> Callable[[list[Any]], pa.Array]:
-    """Returns what makes dates, times of day or timestamps of numbers."""
-    if arrow in _DAY:
-        lowest, highest = 0, _DAY[arrow] - 1
-    elif pa.types.is_timestamp(arrow) and arrow.unit == "ms":
-        lowest, highest = -_LAST_MS, _LAST_MS
-    else:
-        return lambda values: pa.array(values, arrow)
-    width = pa.int32() if arrow.bit_width == pa.int32().bit_width else pa.int64()
+Values = list[Any] | pa.Array
+"""Values of Python, or Arrow's array of them in their encoded form."""
 
-    def made(values: list[Any]) -> pa.Array:
-        numbers = pa.array(values, width)
-        bounds = pc.min_max(numbers).as_py()
-        if bounds["min"] is not None and not lowest <= bounds["min"] <= bounds["max"] <= highest:
-            raise DataError(f"A number is no {arrow}: it lies beyond what that can tell.")
+
+def plain(values: Values, arrow: pa.DataType) -> pa.Array:
+    """Returns an array of values of a type that is its own encoded form."""
+    return values.cast(arrow) if isinstance(values, pa.Array) else pa.array(values, arrow)
+
+
+def _listed(values: Values) -> list[Any]:
+    return values.to_pylist() if isinstance(values, pa.Array) else values
+
+
+def times(arrow: pa.DataType) -> Callable[[Values], pa.Array]:
+    """Returns what makes dates, times of day or timestamps of numbers."""
+    width = pa.int32() if arrow.bit_width == pa.int32().bit_width else pa.int64()
+    bounds = _bounds(arrow)
+
+    def made(values: Values) -> pa.Array:
+        numbers = plain(values, width)
+        if bounds is not None and numbers.null_count < len(numbers):
+            least, most = pc.min_max(numbers).as_py().values()
+            if least < bounds[0] or most > bounds[1]:
+                raise DataError(f"A number is no {arrow}: it lies beyond what that can tell.")
         return numbers.view(arrow)
 
     return made
 
 
-def moments(values: list[Any]) -> pa.Array:
+def _bounds(arrow: pa.DataType) -> tuple[int, int] | None:
+    if arrow in _DAY:
+        return 0, _DAY[arrow] - 1
+    return (-_LAST_MS, _LAST_MS) if pa.types.is_timestamp(arrow) and arrow.unit == "ms" else None
+
+
+def moments(values: Values) -> pa.Array:
     """Makes timestamps of texts with a zone (Debezium's ZonedTimestamp): to the microsecond."""
-    return pa.array(values, pa.string()).cast(MOMENT)
+    return plain(values, pa.string()).cast(MOMENT)
 
 
-def decimals(arrow: pa.DataType) -> Callable[[list[Any]], pa.Array]:
+def decimals(arrow: pa.DataType) -> Callable[[Values], pa.Array]:
     """Returns what makes decimals of unscaled values."""
     most = 10**arrow.precision
 
-    def made(values: list[Any]) -> pa.Array:
-        data = b"".join([_little(value, most) for value in values])
-        validity = pa.array([value is not None for value in values], pa.bool_()).buffers()[1]
+    def made(values: Values) -> pa.Array:
+        unscaled = _listed(values)
+        data = b"".join([_little(value, most) for value in unscaled])
+        validity = pa.array([value is not None for value in unscaled], pa.bool_()).buffers()[1]
         return pa.Array.from_buffers(arrow, len(values), [validity, pa.py_buffer(data)])
 
     return made
@@ -73,14 +89,14 @@ def _little(value: bytes | None, most: int) -> bytes:
     return number.to_bytes(_DECIMAL_BYTES, "little", signed=True)
 
 
-def decimal_texts(scale: int) -> Callable[[list[Any]], pa.Array]:
+def decimal_texts(scale: int) -> Callable[[Values], pa.Array]:
     """Returns what makes texts of unscaled values with one `scale`."""
-    return lambda values: _texts((None if value is None else (scale, value)) for value in values)
+    return lambda values: _texts((None if value is None else (scale, value)) for value in _listed(values))
 
 
-def variable_decimals(values: list[Any]) -> pa.Array:
+def variable_decimals(values: Values) -> pa.Array:
     """Makes texts of Debezium's VariableScaleDecimal, each with all of its digits."""
-    return _texts(None if value is None else (value.get("scale"), value.get("value")) for value in values)
+    return _texts(None if value is None else (value.get("scale"), value.get("value")) for value in _listed(values))
 
 
 def _texts(pairs: Iterable[tuple[Any, Any] | None]) -> pa.Array:
@@ -109,6 +125,6 @@ def _digits(number: int, scale: int) -> str:
     return f"{sign}{padded[:-scale]}.{padded[-scale:]}"
 
 
-def empty_structs(values: list[Any]) -> pa.Array:
+def empty_structs(values: Values) -> pa.Array:
     """Makes texts of structs without fields, which Parquet cannot hold."""
-    return pa.array([None if value is None else "{}" for value in values], pa.string())
+    return pa.array([None if value is None else "{}" for value in _listed(values)], pa.string())

@@ -61,6 +61,19 @@ Advance = Callable[[AvroBytes, Places, Places], Places]
 """Returns the end of the value that begins at each place; the third argument is the place of a record that is lost."""
 
 
+def slices_of(data: NDArray[np.uint8], begin: Places, end: Places, is_there: NDArray[np.bool_]) -> pa.Array:
+    """Returns the bytes from `begin` to `end` as an array, with null in place of those that are not there.
+
+    Every second element of the array that Arrow takes them from is what lies between two of them.
+    """
+    count = len(begin)
+    offsets = np.empty(2 * count + 1, np.int32)
+    offsets[0:-1:2], offsets[1::2] = begin, end
+    offsets[-1] = end[-1] if count else 0
+    every = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    return every.take(pa.array(np.arange(0, 2 * count, 2), mask=~is_there))
+
+
 def columns_of_fields(avro: Any) -> Sequence[tuple[str, Advance]]:
     """Returns the names of the fields of a record, and what passes over each, as `columns_of` does with `is_read`."""
     columns = _Columns(is_read=True)
@@ -153,7 +166,7 @@ def _end_of_number(data: AvroBytes, at: Places, lost: Places, longest: int, most
     return np.where(is_lost, lost, at)
 
 
-def _small_number(data: AvroBytes, at: Places) -> tuple[Places, Places]:
+def small_number(data: AvroBytes, at: Places) -> tuple[Places, Places]:
     """Returns numbers as they are encoded (zig-zag), -1 for one of more bytes than it needs; and the places after."""
     number = data.at(at).astype(np.int64)
     at = at + 1
@@ -177,7 +190,7 @@ def _small_number(data: AvroBytes, at: Places) -> tuple[Places, Places]:
 
 def _begins_and_ends(data: AvroBytes, at: Places, lost: Places) -> tuple[Places, Places]:
     """Returns the begin and the end of bytes after their length, which is odd as it is encoded if it is below 0."""
-    size, at = _small_number(data, at)
+    size, at = small_number(data, at)
     end = np.minimum(at + (size >> 1), lost)
     is_below = (size & 1).astype(np.bool_)
     return at, np.where(is_below, lost, end) if is_below.any() else end
@@ -201,7 +214,7 @@ def _text(data: AvroBytes, at: Places, lost: Places) -> Places:
 
 def _symbol(count: int) -> Advance:
     def advance(data: AvroBytes, at: Places, lost: Places) -> Places:
-        number, at = _small_number(data, at)
+        number, at = small_number(data, at)
         is_known = (number & 1 == 0) & (number >= 0) & (number < 2 * count)
         return np.where(is_known, np.minimum(at, lost), lost)
 
@@ -223,7 +236,7 @@ def _record(fields: Sequence[Advance]) -> Advance:
 
 def _union(branches: Sequence[Advance]) -> Advance:
     def advance(data: AvroBytes, at: Places, lost: Places) -> Places:
-        number, at = _small_number(data, at)
+        number, at = small_number(data, at)
         end = lost.copy()
         for place, branch in enumerate(branches):
             rows = np.flatnonzero(number == 2 * place)

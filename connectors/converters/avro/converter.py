@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Mapping
+from functools import cache, partial
 from typing import Any, Final
 
 import fastavro
@@ -17,6 +18,7 @@ import pyarrow.compute as pc
 from msgspec import Struct
 
 from connectors.converters.avro.branches import writer_of_branches
+from connectors.converters.avro.column_values import column_reader
 from connectors.converters.avro.fields import AvroFields
 from connectors.converters.avro.parsed import NAMED_MARK, PARSED_MARK, parsed_schema, without_defaults
 from connectors.converters.avro.reader import AvroReader, Convert
@@ -30,6 +32,7 @@ from connectors.converters.converter import Converter, Headers
 from connectors.converters.registered import MOST_IDS, PARSED, RegisteredConverter
 from connectors.converters.written_fields import WrittenFields
 from connectors.data.bounds import EMPTY_PARTS
+from connectors.data.column_reader import ColumnReader
 from connectors.data.kept import Kept, OfSchema, weight_of
 from connectors.data.schema import UNION, Schema, Type
 from connectors.data.unwrapping import Unwrapper, Unwrapping
@@ -108,6 +111,10 @@ class AvroConverter(RegisteredConverter):
     def schema_of(self, headers: Headers, data: bytes) -> Schema | None:
         """See `Converter.schema_of`."""
         return self._reader(self.wire.read(headers, data).schema_id).schema
+
+    def column_reader(self, data: bytes) -> ColumnReader | None:
+        """See `Converter.column_reader`."""
+        return self._reader(self.wire.read((), data).schema_id).columns()
 
     def to_connect_data(self, topic: str, headers: Headers, data: bytes | None) -> tuple[Schema | None, Any]:  # noqa: ARG002
         """See `Converter`."""
@@ -233,9 +240,15 @@ class AvroConverter(RegisteredConverter):
         defined: dict[str, Any] = {}
         for own in (*map(json.loads, texts), avro):
             collect(own, "", defined)
-        room = RoomOfRecords(alone(avro, defined))
+        own = alone(avro, defined)
+        room = RoomOfRecords(own)
         branches = writer_of_branches(parsed, named)
-        return AvroReader(parsed, schema, convert, PARSED * size + weight_of(schema), room, some, branches)
+        weight = PARSED * size + weight_of(schema)
+        columns = partial(self._column_reader, own, schema, room)
+        return AvroReader(parsed, schema, convert, weight, room, some, branches, cache(columns))
+
+    def _column_reader(self, avro: Any, schema: Schema | None, room: RoomOfRecords) -> ColumnReader | None:
+        return None if schema is None else column_reader(avro, schema, self.wire.size, room.safe_bytes)
 
     def _some(self, avro: Any, schema: Schema | None, registered: RegisteredSchema) -> PartialReader | None:
         """Returns what reads some fields; None if all are wanted, or types come from other subjects."""

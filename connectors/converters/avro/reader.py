@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from connectors.converters.avro.room import RoomOfRecords
 from connectors.converters.avro.slices import PartialReader
+from connectors.data.column_reader import ColumnReader
 from connectors.data.schema import Schema
 
 Convert = Callable[[Any], Any]
@@ -19,7 +20,7 @@ class AvroReader(Struct, frozen=True):
 
     `weight` is about how many bytes it takes. `room` checks data before any of it is read. `some`: what reads the
     fields alone that anything looks at; None: all are read. `branches`: what names the branches of unions in what is
-    written again with its own schema, if anything.
+    written again with its own schema, if anything. `columns`: what reads many at once; None if nothing can.
     """
 
     avro: Any
@@ -29,3 +30,4 @@ class AvroReader(Struct, frozen=True):
     room: RoomOfRecords
     some: PartialReader | None = None
     branches: Convert | None = None
+    columns: Callable[[], ColumnReader | None] = lambda: None

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from connectors.converters.avro.columns import AvroBytes, Places, large_array
+from connectors.converters.avro.columns import AvroBytes, Places, large_array, slices_of
 from connectors.converters.avro.event_columns import (
     SECOND,
     Ending,
@@ -153,7 +153,7 @@ class _Spans:
         if ending.place is None:
             return pa.scalar(ending.text, pa.binary())
         begin, end = (places[ending.place][picked] for places in (self.begins, self.ends))
-        made = _slices(self.data.data, begin, end, np.ones(len(begin), np.bool_))
+        made = slices_of(self.data.data, begin, end, np.ones(len(begin), np.bool_))
         if not ending.is_nullable:
             made = pc.binary_join_element_wise(_PRESENT, made, _NOTHING)
         is_there = self.is_there.get(ending.place[0] or "")
@@ -229,7 +229,7 @@ class _Rows:
             begin[rows] -= len(prefix)
             for place, byte in enumerate(prefix):
                 data[begin[rows] + place] = byte
-        values = _slices(data, begin, self._row_end, self._has_row)
+        values = slices_of(data, begin, self._row_end, self._has_row)
         if self._endings:
             after = np.zeros(len(values), np.int64)
             endings, count = [_EMPTY], 1
@@ -257,16 +257,3 @@ def _groups(
         pairs = set(zip(number.tolist(), topics.tolist(), strict=True))
     for own, topic in sorted(pairs)[:_MOST_GROUPS]:
         yield topic, rows[(number == own) & (topics == topic)]
-
-
-def _slices(data: NDArray[np.uint8], begin: Places, end: Places, is_there: Rows) -> pa.Array:
-    """Returns the bytes from `begin` to `end` as an array, with null in place of those that are not there.
-
-    Every second element of the array that Arrow takes them from is what lies between two of them.
-    """
-    count = len(begin)
-    offsets = np.empty(2 * count + 1, np.int32)
-    offsets[0:-1:2], offsets[1::2] = begin, end
-    offsets[-1] = end[-1] if count else 0
-    every = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
-    return every.take(pa.array(np.arange(0, 2 * count, 2), mask=~is_there))
