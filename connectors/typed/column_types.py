@@ -308,8 +308,12 @@ class TypeDecoder:
         for code, head in enumerate(heads.dictionary.to_pylist()[:_MOST_HEADS]):
             rows = np.flatnonzero((codes == code) & (lengths <= self._reader.most))
             known = self._known_columns(head) if len(rows) >= _FEWEST else None
-            for some in () if known is None else _split(rows, lengths[rows], self._most_rows):
-                if held <= self._most_bytes and (made := _at_once(*known, data, some)) is not None:
+            if known is None:
+                continue
+            for some in _split(rows, lengths[rows], self._most_rows):
+                if held > self._most_bytes:
+                    return
+                for made in _at_once(known[0], known[1], data, some):
                     held += made[1].nbytes
                     yield made
 
@@ -407,14 +411,17 @@ def _encoded(
 
 def _at_once(
     reader: ColumnReader, encode: StructEncode, data: pa.Array, rows: NDArray[np.intp]
-) -> tuple[NDArray[np.intp], pa.StructArray] | None:
-    """Returns the rows that were read at once, with their columns; None if one fits none: each is then tried alone."""
+) -> Iterator[tuple[NDArray[np.intp], pa.StructArray]]:
+    """Yields rows that were read at once, with their columns; a few around one that fits none are left."""
     try:
         read = reader.read(data, rows)
-        return read.rows, encode(read.columns)
+        yield read.rows, encode(read.columns)
     except Exception as error:  # noqa: BLE001  # Arrow raises what it stumbles over
         refuse_machine(error)
-        return None
+        if len(rows) >= _FEWEST:
+            half = len(rows) // 2
+            yield from _at_once(reader, encode, data, rows[:half])
+            yield from _at_once(reader, encode, data, rows[half:])
 
 
 def _split(rows: NDArray[np.intp], lengths: NDArray[np.int32], most_rows: int) -> Iterator[NDArray[np.intp]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,7 +27,7 @@ _LAST_MS: Final = (1 << 63) // 1000 - 1
 """Most tools count µs in 64 bits: a time in ms further from the epoch than this makes them fail."""
 
 
-Values = list[Any] | pa.Array
+Values: TypeAlias = list[Any] | pa.Array
 """Values of Python, or Arrow's array of them in their encoded form."""
 
 
