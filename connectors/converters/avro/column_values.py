@@ -1,7 +1,7 @@
 """Reads the values of many records of Avro at once, a field at a time, to Arrow's arrays.
 
-`columns.py` says at which byte each value ends, and which records are lost: those are read one by one. Values are in their
-encoded form, as `AvroConverter` gives them: of a logical type that which encodes it.
+`columns.py` says at which byte each value ends, and which records are lost: those are read one by one. Values are in
+their encoded form, as `AvroConverter` gives them: of a logical type that which encodes it.
 """
 
 from __future__ import annotations
