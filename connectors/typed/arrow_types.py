@@ -24,6 +24,9 @@ DEEPEST: Final = 32
 """Levels of a layout. Readers of Parquet take some calls a level; databases and events have five."""
 LONGEST_TEXT: Final = 1_024
 """Characters of an enum's symbol, or of a default, for which a byte of a record stands, or none. MySQL's have 255."""
+MOST_NAMES: Final = 1 << 20
+"""Bytes of the names of all leaf columns, each with those of the structs around it: Parquet writes them with each row
+group. That is 200 for each of MOST_COLUMNS; databases allow 64 to 128."""
 MOST_DIGITS: Final = 38
 """Digits of a decimal column: DuckDB, Spark and Iceberg have no more."""
 _PRECISION: Final = "connect.decimal.precision"
@@ -41,6 +44,20 @@ class Leaf(NamedTuple):
 
     type: pa.DataType
     to_array: ToArray
+
+
+class Place(NamedTuple):
+    """Where in a layout a type is: on which level, and how many bytes the names of the structs' fields around it take.
+
+    Places of what lists and maps hold have no name of their own.
+    """
+
+    depth: int = 1
+    names: int = 0
+
+    def inside(self, name: str) -> Place:
+        """Returns the place of a part."""
+        return Place(self.depth + 1, self.names + len(name.encode()))
 
 
 _PLAIN: Final = {
@@ -108,18 +125,26 @@ def type_of(schema: Schema) -> pa.DataType:
 
 
 def check_size(made: pa.DataType) -> None:
-    """Raises DataError for a type with more than MOST_COLUMNS leaf columns, or deeper than DEEPEST."""
-    count = 0
-    for count, depth in enumerate(_leaf_depths(made, 1), start=1):
-        if count > MOST_COLUMNS or depth > DEEPEST:
+    """Raises DataError for a type with more than MOST_COLUMNS leaf columns or MOST_NAMES, or deeper than DEEPEST."""
+    names = 0
+    for count, leaf in enumerate(_places(made, Place()), start=1):
+        names += leaf.names
+        if count > MOST_COLUMNS or leaf.depth > DEEPEST or names > MOST_NAMES:
             raise DataError(
-                f"The schema has more than {MOST_COLUMNS} columns, or more than {DEEPEST} levels.", "Make it smaller."
+                f"The schema has more than {MOST_COLUMNS} columns, more than {DEEPEST} levels, or more than "
+                f"{MOST_NAMES >> 20} MiB of names.",
+                "Make it smaller.",
             )
 
 
 def leaf_count(made: pa.DataType) -> int:
     """Returns how many leaf columns a type has."""
-    return sum(1 for _ in _leaf_depths(made, 1))
+    return sum(1 for _ in _places(made, Place()))
+
+
+def name_bytes(made: pa.DataType) -> int:
+    """Returns how many bytes of MOST_NAMES a type has."""
+    return sum(place.names for place in _places(made, Place()))
 
 
 def parts_of(made: pa.DataType) -> list[pa.Field]:
@@ -127,13 +152,14 @@ def parts_of(made: pa.DataType) -> list[pa.Field]:
     return [made.field(place) for place in range(made.num_fields)]
 
 
-def _leaf_depths(made: pa.DataType, depth: int) -> Iterator[int]:
-    if not made.num_fields:
-        yield depth
-    for part in parts_of(made) if depth <= DEEPEST else ():
-        yield from _leaf_depths(part.type, depth + 1)
-    if made.num_fields and depth > DEEPEST:
-        yield depth
+def _places(made: pa.DataType, place: Place) -> Iterator[Place]:
+    """Yields the places of all leaf columns, and of what is deeper than DEEPEST."""
+    if not made.num_fields or place.depth > DEEPEST:
+        yield place
+        return
+    is_struct = pa.types.is_struct(made)
+    for part in parts_of(made):
+        yield from _places(part.type, place.inside(part.name if is_struct else ""))
 
 
 def _type_of(schema: Schema, depth: int) -> pa.DataType:

@@ -55,6 +55,8 @@ unless they fit by chance."""
 _MOST_HEADS: Final = 16
 _FEWEST: Final = 32
 """Schemas of a batch of which records are read at once, and how many records each has at least: that costs 0.5 ms."""
+_KINDS_BYTES: Final = 4 << 20
+"""Bytes of those types, as they are sent to the worker by each task: some hundred types of a hundred columns."""
 _LONGEST_REASON: Final = 300
 _TOO_LARGE: Final = f"The columns of the records before it have more than {MOST_BYTES >> 20} MiB."
 _NAMING: Final = {side: pa.array(sorted(names), pa.string()) for side, names in NAMING_HEADERS.items()}
@@ -175,6 +177,8 @@ class TypeSurvey:
         # What counts the records of a schema: the same for all schemas of one type, which is slow to be looked up.
         self._count_of = OfSchema(self._new_count)
         self._counts: dict[pa.DataType, _Count] = {}
+        # How many more bytes of types may be sent.
+        self._left = _KINDS_BYTES
         self._shapes = Shapes()
         # Records without a schema so far.
         self._plain = 0
@@ -213,9 +217,17 @@ class TypeSurvey:
 
     def _new_count(self, schema: Schema) -> _Count:
         kind = type_of(schema)
-        if kind not in self._counts and len(self._counts) >= _MOST_KINDS:
+        if kind not in self._counts and not self._has_room(kind):
             return _Count()
         return self._counts.setdefault(kind, _Count())
+
+    def _has_room(self, kind: pa.DataType) -> bool:
+        """Returns whether a new type may be sent to the worker, and takes its room."""
+        size = len(_text_of(kind))
+        if len(self._counts) >= _MOST_KINDS or size > self._left:
+            return False
+        self._left -= size
+        return True
 
     def _add_read(self, batch: pa.RecordBatch, data: pa.Array) -> None:
         """Adds records of which each has to be read: it says its schema itself, or has none."""
@@ -360,13 +372,14 @@ class TypeDecoder:
         for row, (own, value) in enumerate(zip(headers, data[rows].to_pylist(), strict=True), start=rows.start):
             if value is not None:
                 self._read(own, row, value, groups, unplaced)
-        arrays, places = list[pa.Array](), np.full(rows.stop - rows.start, -1)
+        arrays, places, count = list[pa.Array](), np.full(rows.stop - rows.start, -1), 0
         for group in groups.values():
             if group.encode is None:
                 unplaced.update(dict.fromkeys(group.rows, group.reason))
                 continue
             for made, placed in _encoded(group.encode, group.rows, group.values, unplaced):
-                places[np.array(placed) - rows.start] = sum(map(len, arrays)) + np.arange(len(made))
+                places[np.array(placed) - rows.start] = count + np.arange(len(made))
+                count += len(made)
                 arrays.append(made)
         return pa.concat_arrays([pa.nulls(0, self._columns), *arrays]).take(pa.array(places, mask=places < 0))
 

@@ -10,7 +10,7 @@ import msgspec
 import pyarrow as pa
 
 from connectors.errors import DataError
-from connectors.typed.arrow_types import DEEPEST, MOST_COLUMNS, parts_of
+from connectors.typed.arrow_types import DEEPEST, MOST_COLUMNS, MOST_NAMES, Place, leaf_count, name_bytes, parts_of
 from connectors.typed.unite import WHOLE, source_of
 
 _KINDS: Final[dict[type, str]] = {bool: "bool", int: "int", float: "float", str: "text", dict: "object", list: "list"}
@@ -32,12 +32,13 @@ class ValueShape(msgspec.Struct):
 
 
 class Shapes:
-    """Collects the shape of many values, of no more than MOST_COLUMNS fields in all and DEEPEST levels."""
+    """Collects the shape of many values, of no more than MOST_COLUMNS fields, MOST_NAMES and DEEPEST levels."""
 
     def __init__(self, whole: ValueShape | None = None) -> None:
         self.whole = whole or ValueShape()
-        # How many more fields may be added: a record may name any number of new ones.
+        # How many more fields, and bytes of their names, may be added: a record may name any number of new ones.
         self._left = MOST_COLUMNS
+        self._names_left = MOST_NAMES
 
     def add(self, values: Iterable[Any]) -> None:
         """Adds values; one that is no object is the field `value`."""
@@ -89,8 +90,9 @@ class Shapes:
     def _field(self, shape: ValueShape, name: str) -> ValueShape | None:
         """Returns the shape of a field, which is made if there is none; None if there is no room for it."""
         inner = shape.fields.get(name)
-        if inner is None and self._left > 0:
+        if inner is None and self._left > 0 and len(name) <= self._names_left:
             self._left -= 1
+            self._names_left -= len(name)
             inner = shape.fields[name] = ValueShape()
         return inner
 
@@ -107,44 +109,65 @@ class Shapes:
 
 
 def columns_of(shape: ValueShape, kept: pa.StructType | None = None) -> pa.StructType:
-    """Returns the columns of values of a shape.
+    """Returns the columns of values of a shape, as many as may be (`arrow_types.check_size`).
 
     A field of `kept` keeps its type, but that whole numbers become doubles once there is one that is not whole. A new
-    field gets the type that most of its values have.
+    field gets the type that most of its values have; none if there is no more room for it.
     """
-    before = {source_of(field): field.type for field in parts_of(kept)} if kept is not None else {}
-    names = {**dict.fromkeys(before), **dict.fromkeys(shape.fields)}
-    types = {name: _type_of(shape.fields.get(name), before.get(name)) for name in names}
-    return pa.struct([pa.field(name, made) for name, made in types.items() if made is not None])
+    before = pa.struct([]) if kept is None else kept
+    return _Columns(before).struct(shape, before, Place())
 
 
-def _type_of(shape: ValueShape | None, kept: pa.DataType | None) -> pa.DataType | None:
-    if shape is None:
-        return kept
-    if kept is None:
-        return _new_type(shape)
-    if pa.types.is_struct(kept):
-        return columns_of(shape, kept)
-    if pa.types.is_list(kept):
-        return pa.list_(_type_of(shape.items, kept.value_type) or pa.string())
-    return pa.float64() if kept == pa.int64() and shape.counts.get("float") else kept
+class _Columns:
+    """Makes the columns of one shape. Those that are kept have their room; the new ones get what is left of it."""
 
+    def __init__(self, kept: pa.StructType) -> None:
+        # How many leaf columns, and bytes of their names, may still be added.
+        self._left = MOST_COLUMNS - leaf_count(kept)
+        self._names_left = MOST_NAMES - name_bytes(kept)
 
-def _new_type(shape: ValueShape) -> pa.DataType | None:
-    counts = {kind: count for kind, count in shape.counts.items() if kind not in _NUMBERS and count}
-    numbers = sum(shape.counts.get(kind, 0) for kind in _NUMBERS)
-    if numbers:
-        counts["float" if shape.counts.get("float") else "int"] = numbers
-    if not counts:
-        return pa.string() if _EMPTY in shape.counts else None
-    kind = max(sorted(counts), key=counts.__getitem__)
-    if kind == "object":
-        columns = columns_of(shape)
-        return columns if columns.num_fields else pa.string()
-    if kind == "list":
-        items = _new_type(shape.items) if shape.items is not None else None
-        return pa.list_(items or pa.string())
-    return _TYPES[kind]
+    def struct(self, shape: ValueShape, kept: pa.StructType | None, place: Place) -> pa.StructType:
+        before = {} if kept is None else {source_of(field): field.type for field in parts_of(kept)}
+        names = {**dict.fromkeys(before), **dict.fromkeys(shape.fields)}
+        types = {name: self._type(shape.fields.get(name), before.get(name), place.inside(name)) for name in names}
+        return pa.struct([pa.field(name, made) for name, made in types.items() if made is not None])
+
+    def _type(self, shape: ValueShape | None, kept: pa.DataType | None, place: Place) -> pa.DataType | None:
+        if shape is None:
+            return kept
+        if kept is None:
+            return self._new(shape, place)
+        if pa.types.is_struct(kept):
+            return self.struct(shape, kept, place)
+        if pa.types.is_list(kept):
+            return pa.list_(self._type(shape.items, kept.value_type, place.inside("")) or pa.string())
+        return pa.float64() if kept == pa.int64() and shape.counts.get("float") else kept
+
+    def _new(self, shape: ValueShape, place: Place) -> pa.DataType | None:
+        counts = {kind: count for kind, count in shape.counts.items() if kind not in _NUMBERS and count}
+        numbers = sum(shape.counts.get(kind, 0) for kind in _NUMBERS)
+        if numbers:
+            counts["float" if shape.counts.get("float") else "int"] = numbers
+        if not counts:
+            return self._leaf(pa.string(), place) if _EMPTY in shape.counts else None
+        kind = max(sorted(counts), key=counts.__getitem__)
+        if kind == "object":
+            columns = self.struct(shape, None, place)
+            return columns if columns.num_fields else self._leaf(pa.string(), place)
+        if kind == "list":
+            inside = place.inside("")
+            items = self._new(shape.items, inside) if shape.items is not None else None
+            items = items or self._leaf(pa.string(), inside)
+            return None if items is None else pa.list_(items)
+        return self._leaf(_TYPES[kind], place)
+
+    def _leaf(self, made: pa.DataType, place: Place) -> pa.DataType | None:
+        """Returns `made`; None if there is no room for a column of it."""
+        if place.depth > DEEPEST or self._left <= 0 or place.names > self._names_left:
+            return None
+        self._left -= 1
+        self._names_left -= place.names
+        return made
 
 
 def encode(shape: ValueShape) -> bytes:

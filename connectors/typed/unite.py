@@ -93,11 +93,14 @@ def named(columns: pa.StructType, taken: Iterable[str] = ()) -> pa.StructType:
     metadata has the name of the field.
     """
     names, fields = {name.lower() for name in taken}, list[pa.Field]()
-    own = [field.name.lower() for field in parts_of(columns)]
+    own = {field.name.lower() for field in parts_of(columns)}
+    # By name the number to go on with: thousands may differ in case alone.
+    numbers: dict[str, int] = {}
     for field in parts_of(columns):
-        name, number = field.name or "_", 2
+        name, lower = field.name or "_", field.name.lower()
         while name.lower() in names or (name != field.name and name.lower() in own):
-            name, number = f"{field.name}_{number}", number + 1
+            number = numbers.get(lower, 2)
+            name, numbers[lower] = f"{field.name}_{number}", number + 1
         names.add(name.lower())
         metadata = None if name == field.name else {SOURCE: field.name.encode()}
         fields.append(pa.field(name, _named_inside(field.type), metadata=metadata))

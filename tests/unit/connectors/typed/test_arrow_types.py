@@ -13,7 +13,7 @@ from connectors.data import schema as connect
 from connectors.data.schema import Field, Schema, Type
 from connectors.data.values import bytes_of_int
 from connectors.errors import DataError
-from connectors.typed.arrow_types import MOST_COLUMNS, leaf_of, type_of
+from connectors.typed.arrow_types import MOST_COLUMNS, MOST_NAMES, leaf_of, type_of
 from connectors.typed.encoder import encoder
 from connectors.typed.unite import as_columns, named
 
@@ -139,15 +139,17 @@ def test_parts_are_kept() -> None:
     [
         [Field(f"f{number}", connect.INT32) for number in range(MOST_COLUMNS + 1)],
         [Field("f", connect.INT32)],
+        [Field("n" * (MOST_NAMES + 1), connect.INT32), Field("f", connect.INT32)],
+        [Field("n" * MOST_NAMES, connect.STRING), Field("f", connect.INT32)],
     ],
 )
 def test_a_schema_without_bound_is_refused(fields: list[Field]) -> None:
-    """Neither too many columns nor too many levels."""
+    """Neither too many columns nor too many levels, nor too long names."""
     schema = Schema(type=Type.STRUCT, fields=tuple(fields))
     if len(fields) == 1:
         for _ in range(40):
             schema = Schema(type=Type.STRUCT, fields=(Field("f", schema),))
-    with pytest.raises(DataError, match=r"columns|levels"):
+    with pytest.raises(DataError, match=r"columns, more than 32 levels|32 levels"):
         type_of(schema)
 
 

@@ -341,3 +341,17 @@ def test_columns_of_a_batch_are_bounded() -> None:
     columns, unplaced = decoder.decode(records)
     assert [None if each is None else each["a"][0] for each in columns.to_pylist()] == ["x", None, None]
     assert sorted(unplaced) == [1, 2]
+
+
+@pytest.mark.parametrize(("fields", "length", "schemas"), [(1, 200_000, 60), (100, 1_000, 60), (3_000, 8, 40)])
+def test_ever_new_schemas_take_no_more_than_their_room(fields: int, length: int, schemas: int) -> None:
+    """What a task sends to the worker is bounded, however long names are; the first schemas have their columns."""
+    kind = [("n" * length + str(number), "int32") for number in range(fields)]
+    values = [_enveloped({}, ("id", "int32"), *kind, (f"new{number}", "int32")) for number in range(schemas)]
+    columns = [pa.array(values, pa.binary()), pa.nulls(schemas, HEADERS)]
+    types = ValueTypes(side="value", chain=chain_spec(ENVELOPED), resolve=resolve)
+    survey = types.survey()
+    survey.add(pa.RecordBatch.from_arrays(columns, names=["value", "headers"]))
+    kinds = survey.kinds()
+    assert sum(map(len, kinds)) < 5 << 20
+    assert "id" in types.layout(kinds, None, ()).type.names

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from connectors.typed.arrow_types import MOST_COLUMNS
+from connectors.typed.arrow_types import MOST_COLUMNS, MOST_NAMES, check_size, name_bytes
 from connectors.typed.shape import Shapes, columns_of, decode, encode
 
 I64, F64, TEXT = pa.int64(), pa.float64(), pa.string()
@@ -69,3 +70,39 @@ def test_fields_and_levels_are_bounded() -> None:
     bounded = Shapes()
     bounded.add([deep])
     assert str(columns_of(bounded.whole)).count("struct") <= 33
+
+
+def _nested(level: Callable[[Any], Any], levels: int = 100) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = level(value)
+    return value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        _nested(lambda inner: {"d": inner}),
+        {"deep": _nested(lambda inner: [inner])},
+        {"deep": _nested(lambda inner: [{"d": inner}])},
+        {f"k{number}": 1 for number in range(2 * MOST_COLUMNS)},
+        {f"{number}" + "n" * 1_000: 1 for number in range(MOST_COLUMNS)},
+        {"n" * MOST_NAMES: {"n" * MOST_NAMES: 1}},
+        _nested(lambda inner: {"n" * 20_000: inner, "more": 1}, 30),
+    ],
+)
+def test_what_is_too_large_costs_no_other_column(value: Any) -> None:
+    """Beside columns that are there or are kept from before: none is lost, and the whole is never too large."""
+    own = pa.struct([("id", I64), ("in", pa.struct([("x", TEXT)]))])
+    kept = None
+    for _ in range(3):
+        shapes = Shapes()
+        shapes.add([{"id": 1, "in": {"x": "y"}}, value])
+        kept = columns_of(shapes.whole, kept)
+        check_size(kept)
+        assert [kept.field(name).type for name in own.names] == [field.type for field in own]
+    full = pa.struct([*own, *(pa.field(f"c{number}", I64) for number in range(MOST_COLUMNS - 2))])
+    shapes = Shapes()
+    shapes.add([value, {"in": value}])
+    assert columns_of(shapes.whole, full) == full
+    assert name_bytes(full) < MOST_NAMES
