@@ -47,7 +47,7 @@ class Leaf(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where in a layout a type is: on which level, and how many bytes the names of the structs' fields around it take.
+    """The place of a type in a layout: its level, and how many bytes the names of the structs' fields around it take.
 
     Places of what lists and maps hold have no name of their own.
     """

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -21,25 +21,21 @@ from numpy.typing import NDArray
 
 from compactor.errors import SnapshotError
 from compactor.ports import ColumnLayout, Decoded
-from connectors.chain.conversion import RejectedError
-from connectors.chain.quoted_settings import Names, of_reading, of_writing
-from connectors.chain.rows import headers_at
+from connectors.chain.quoted_settings import of_reading, of_writing
 from connectors.chain.spec import ChainSpec, ClassSpec, Resolve, made_converter
-from connectors.converters.converter import Converter
 from connectors.converters.names import CONVERTERS
-from connectors.converters.wire_format import NAMING_HEADERS
-from connectors.data.bounds import check_size
 from connectors.data.column_reader import ColumnReader
 from connectors.data.kept import OfSchema
 from connectors.data.record import Header
 from connectors.data.schema import Schema
 from connectors.errors import DataError, RegistryError
 from connectors.machine_errors import refuse_machine
-from connectors.rejection import Stage, reason_of
+from connectors.rejection import reason_of
 from connectors.transforms.transform import Side
 from connectors.typed import shape
 from connectors.typed.arrow_types import leaf_count, type_of
 from connectors.typed.encoder import MOST_CELLS, Encode, encoder, struct_encoder
+from connectors.typed.record_reader import LONGEST_REASON, RecordReader
 from connectors.typed.shape import Shapes, ValueShape
 from connectors.typed.unite import layout_of, named, renamed
 
@@ -57,10 +53,7 @@ _FEWEST: Final = 32
 """Schemas of a batch of which records are read at once, and how many records each has at least: that costs 0.5 ms."""
 _KINDS_BYTES: Final = 4 << 20
 """Bytes of those types, as they are sent to the worker by each task: some hundred types of a hundred columns."""
-_LONGEST_REASON: Final = 300
 _TOO_LARGE: Final = f"The columns of the records before it have more than {MOST_BYTES >> 20} MiB."
-_NAMING: Final = {side: pa.array(sorted(names), pa.string()) for side, names in NAMING_HEADERS.items()}
-"""By side the headers that say with which schema it is written."""
 StructEncode = Callable[[pa.StructArray], pa.StructArray]
 _SIDES: Final = {"key": Side.KEY, "value": Side.VALUE}
 
@@ -125,38 +118,6 @@ class ValueTypes(Struct, frozen=True, kw_only=True):
     @property
     def _class(self) -> ClassSpec:
         return self.chain.written_key if self.side == "key" else self.chain.written_value
-
-
-class RecordReader(Struct):
-    """Reads keys or values with their schemas; used by one thread. `unseen`: settings that no error may quote."""
-
-    side: str
-    name: str
-    converter: Converter
-    most: int
-    unseen: Names
-
-    def read(self, headers: Sequence[Header], data: bytes) -> tuple[Schema | None, Any]:
-        """Returns schema and value. Raises RegistryError, and DataError or another error for what cannot be read."""
-        check_size(len(data), self.most)
-        return self.converter.to_connect_data("", list(headers), data)
-
-    def headers(self, batch: pa.RecordBatch, rows: Iterable[int]) -> Iterator[Sequence[Header]]:
-        """Yields the headers of rows; nothing of them if the converter does not look at any."""
-        has_none = not self.converter.READS_HEADERS or not len(pc.list_flatten(batch["headers"]))
-        for row in rows:
-            yield () if has_none else headers_at(batch, row)
-
-    def names_schemas(self, batch: pa.RecordBatch) -> bool:
-        """Returns whether headers say the schema of some record."""
-        names = pc.struct_field(pc.list_flatten(batch["headers"]), "key")
-        return bool(pc.any(pc.is_in(names, _NAMING[self.side])).as_py())
-
-    def reason(self, error: Exception) -> str:
-        """Returns why a record cannot be read, without what may not be shown. Raises MachineError."""
-        refuse_machine(error)
-        stage = Stage.KEY_CONVERTER if self.side == "key" else Stage.VALUE_CONVERTER
-        return str(RejectedError(stage, self.name, error, self.unseen).rejection)[:_LONGEST_REASON]
 
 
 def _waiting(error: RegistryError) -> SnapshotError:
@@ -363,7 +324,7 @@ class TypeDecoder:
         try:
             return encoder(schema, self._columns), ""
         except DataError as error:
-            return None, error.message[:_LONGEST_REASON]
+            return None, error.message[:LONGEST_REASON]
 
     def _chunk(self, batch: pa.RecordBatch, data: pa.Array, rows: slice, unplaced: dict[int, str]) -> pa.StructArray:
         """Decodes some rows of a batch."""
@@ -415,7 +376,7 @@ def _encoded(
         refuse_machine(error)
         if len(rows) == 1:
             said = error.message if isinstance(error, DataError) else reason_of(error)
-            unplaced[rows[0]] = said[:_LONGEST_REASON]
+            unplaced[rows[0]] = said[:LONGEST_REASON]
             return
         half = len(rows) // 2
         yield from _encoded(encode, rows[:half], values[:half], unplaced)

@@ -1,0 +1,58 @@
+"""Reads the keys or values of records with their schemas, for typed snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Struct
+
+from connectors.chain.conversion import RejectedError
+from connectors.chain.quoted_settings import Names
+from connectors.chain.rows import headers_at
+from connectors.converters.converter import Converter
+from connectors.converters.wire_format import NAMING_HEADERS
+from connectors.data.bounds import check_size
+from connectors.data.record import Header
+from connectors.data.schema import Schema
+from connectors.machine_errors import refuse_machine
+from connectors.rejection import Stage
+
+LONGEST_REASON: Final = 300
+"""Characters of the reason why a record fits no column."""
+_NAMING: Final = {side: pa.array(sorted(names), pa.string()) for side, names in NAMING_HEADERS.items()}
+"""By side the headers that say with which schema it is written."""
+
+
+class RecordReader(Struct):
+    """Reads keys or values with their schemas; used by one thread. `unseen`: settings that no error may quote."""
+
+    side: str
+    name: str
+    converter: Converter
+    most: int
+    unseen: Names
+
+    def read(self, headers: Sequence[Header], data: bytes) -> tuple[Schema | None, Any]:
+        """Returns schema and value. Raises RegistryError, and DataError or another error for what cannot be read."""
+        check_size(len(data), self.most)
+        return self.converter.to_connect_data("", list(headers), data)
+
+    def headers(self, batch: pa.RecordBatch, rows: Iterable[int]) -> Iterator[Sequence[Header]]:
+        """Yields the headers of rows; nothing of them if the converter does not look at any."""
+        has_none = not self.converter.READS_HEADERS or not len(pc.list_flatten(batch["headers"]))
+        for row in rows:
+            yield () if has_none else headers_at(batch, row)
+
+    def names_schemas(self, batch: pa.RecordBatch) -> bool:
+        """Returns whether headers say the schema of some record."""
+        names = pc.struct_field(pc.list_flatten(batch["headers"]), "key")
+        return bool(pc.any(pc.is_in(names, _NAMING[self.side])).as_py())
+
+    def reason(self, error: Exception) -> str:
+        """Returns why a record cannot be read, without what may not be shown. Raises MachineError."""
+        refuse_machine(error)
+        stage = Stage.KEY_CONVERTER if self.side == "key" else Stage.VALUE_CONVERTER
+        return str(RejectedError(stage, self.name, error, self.unseen).rejection)[:LONGEST_REASON]
