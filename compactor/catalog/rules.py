@@ -31,8 +31,8 @@ def refuse_others(state: CatalogState, connector: str, asked: Rules) -> None:
     again = "have the source read again by the new ones (keyfold resync CONNECTOR.json), " if can_change else ""
     raise CatalogError(
         f"Connector {connector}: {_changes(created, asked)}.",
-        f"They are fixed at the first start: set them back, {again}or start under a new connector name, with another "
-        "output topic.",
+        f"A start does not change it: set it back, {again}or start under a new connector name, with another output "
+        "topic.",
     )
 
 
@@ -40,7 +40,7 @@ def _changes(created: Rules, asked: Rules) -> str:
     """Returns in words which of the rules differ."""
     settings = ("compaction.order", "compaction.key.identity", "compaction.scope", "compaction.fill")
     named = zip(settings, map(_word, created), map(_word, asked), strict=True)
-    return ", ".join(f"{what} was {was} at the first start and is {now} now" for what, was, now in named if was != now)
+    return ", ".join(f"{what} was {was} so far and is {now} now" for what, was, now in named if was != now)
 
 
 def _word(rule: str | UnsetType) -> str:

@@ -78,6 +78,14 @@ class Typed(Struct, frozen=True, kw_only=True):
     kept: dict[str, str] = {}
 
 
+class Misfits(Struct, frozen=True):
+    """How many records are whole in `column`; `first` says partition, offset and reason of the first, if known."""
+
+    column: str
+    records: int
+    first: str
+
+
 class TypedInputs(Struct, frozen=True, kw_only=True):
     """What a typed snapshot is made by: the types of keys and values, None if they stay bytes.
 
@@ -287,6 +295,19 @@ def path_of(place: Storage, folder: str) -> str | None:
 def read(place: Storage, folder: str) -> Manifest:
     """Reads the manifest of the snapshot in `folder`, by any of NAMES. Raises MissingFileError and as `decode` does."""
     return decode(place.read(path_of(place, folder) or f"{folder}/{NAME}", LARGE_BYTES))
+
+
+def misfits(manifest: Manifest) -> tuple[Misfits, ...]:
+    """Returns how many records fit no column, by the column that holds them whole, each with the first one's reason."""
+    typed = manifest.typed
+    if typed is UNSET:
+        return ()
+    first = {each.column: each for each in reversed(typed.first)}
+    return tuple(
+        Misfits(column, records, f"{each.partition}:{each.offset}: {each.reason}" if each else "")
+        for column, records in typed.unplaced.items()
+        for each in [first.get(column)]
+    )
 
 
 def iso(ms: int | None) -> str | None:

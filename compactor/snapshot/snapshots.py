@@ -215,6 +215,8 @@ class Snapshots:
             self._withdraw(place, state, taken)
             raise
         _log.info("snapshot taken", topic=topic, id=taken.id, records=taken.records, bytes=taken.bytes)
+        if inputs.typed is not None:
+            _warn_of_misfits(place, taken)
         hit("snapshot.before-latest")
         # 17: then LATEST and current follow, and of what the catalog does not name its own snapshots go
         state = self._catalog.refresh()
@@ -391,3 +393,18 @@ def _is_old(state: CatalogState, topic: str, interval_ms: int, now_ms: int) -> b
     """Returns whether a snapshot is due, by the one committed last; a clock set back neither stops nor repeats them."""
     newest = next(reversed(state.snapshots_of(topic)), None)
     return newest is None or now_ms - newest.created_ms >= interval_ms or newest.created_ms > now_ms
+
+
+def _warn_of_misfits(place: Storage, taken: AddSnapshot) -> None:
+    """Logs how many records of the snapshot fit no column, and why the first does not: its table looks whole."""
+    with suppress(StorageError, FoldError):  # the snapshot is taken; its manifest says the same
+        for misfits in manifest.misfits(manifest.read(place, taken.path)):
+            _log.warning(
+                "records of a snapshot fit no column, they are whole in a column of their own",
+                topic=taken.topic,
+                id=taken.id,
+                column=misfits.column,
+                records=misfits.records,
+                of=taken.records,
+                first=misfits.first,
+            )

@@ -5,7 +5,11 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
+from compactor.errors import FoldError, StorageError
 from compactor.model.actions import AddSnapshot
+from compactor.snapshot import manifest
+from compactor.snapshot.manifest import Misfits
+from compactor.storage.base import Storage
 from connectors.config.connector import ConnectorConfig
 from connectors.config.engine_settings import kept_catalog, other_snapshots
 from connectors.config.stores import connector_storage, snapshot_storage
@@ -19,7 +23,8 @@ from connectors.runtime.request_handler import SNAPSHOT
 class SnapshotInfo(Struct, frozen=True):
     """A snapshot that was taken; `path` is its folder, `bytes` those of its data files.
 
-    `other_snapshots` are the ids of the topic's snapshots that are of another catalog: nothing touches them.
+    `other_snapshots` are the ids of the topic's snapshots that are of another catalog: nothing touches them. `misfits`
+    says how many of its records fit no column of a typed snapshot.
     """
 
     topic: str
@@ -28,6 +33,7 @@ class SnapshotInfo(Struct, frozen=True):
     records: int
     bytes: int
     other_snapshots: tuple[str, ...] = ()
+    misfits: tuple[Misfits, ...] = ()
 
 
 def snapshot(
@@ -55,6 +61,15 @@ def snapshot(
             each.records,
             each.bytes,
             others.get(each.topic, ()),
+            _misfits(place, each),
         )
         for each in taken
     )
+
+
+def _misfits(place: Storage, taken: AddSnapshot) -> tuple[Misfits, ...]:
+    """Returns what the snapshot's manifest says; nothing if it cannot be read or is gone, as the snapshot was taken."""
+    try:
+        return manifest.misfits(manifest.read(place, taken.path))
+    except (StorageError, FoldError):
+        return ()

@@ -105,7 +105,7 @@ def test_a_resync_fills_what_came_before(spark: SparkSession, deployment: Deploy
     put(deployment, {"id": 1, "t": "long", "n": 1}, {"id": 1, "t": GONE, "n": 2})
     deployment.run_once(spark, compaction_fill="none")
     assert table(deployment) == {1: {"id": 1, "t": GONE, "n": 2}}
-    with pytest.raises(CatalogError, match=r"fill was none at the first start and is unavailable now.*keyfold resync"):
+    with pytest.raises(CatalogError, match=r"fill was none so far and is unavailable now.*keyfold resync"):
         deployment.run_once(spark, compaction_fill="unavailable")
     connector, worker = deployment.write()
     assert invoke("resync", connector, "--worker", worker).exit_code == 0

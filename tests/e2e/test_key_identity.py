@@ -127,7 +127,7 @@ def test_the_identity_stays_what_it_was_at_the_first_start(spark: SparkSession, 
     """Another one is an error that names it, and nothing has changed."""
     put(deployment, (SPACED[0], b"a"))
     deployment.run_once(spark)
-    with pytest.raises(CatalogError, match="identity was json at the first start and is bytes now"):
+    with pytest.raises(CatalogError, match="identity was json so far and is bytes now"):
         deployment.run_once(spark, compaction_key_identity="bytes")
     put(deployment, (SORTED[0], b"b"))
     deployment.run_once(spark, compaction_key_identity="json")

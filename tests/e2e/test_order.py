@@ -85,7 +85,7 @@ def test_another_order_is_refused(spark: SparkSession, deployment: Deployment) -
     """It is fixed with the first commit: what is kept was decided about by the first one."""
     put(deployment, (b"a", b"2", 2))
     deployment.run_once(spark)
-    with pytest.raises(CatalogError, match="order was header:version at the first start and is timestamp now"):
+    with pytest.raises(CatalogError, match="order was header:version so far and is timestamp now"):
         deployment.run_once(spark, compaction_order="timestamp")
 
 

@@ -202,7 +202,7 @@ def test_scope_and_output_partitions_stay(spark: SparkSession, deployment: Deplo
     """Another scope is refused, and so is an output with more partitions: keys would go to others."""
     produce(deployment.bootstrap, deployment.topic, changes(7, 10, 2, BASE_MS))
     deployment.run_once(spark)
-    with pytest.raises(CatalogError, match=r"compaction\.scope was topic at the first start and is partition now"):
+    with pytest.raises(CatalogError, match=r"compaction\.scope was topic so far and is partition now"):
         deployment.run_once(spark, compaction_scope="partition")
     add_partitions(deployment.bootstrap, deployment.output, 3)
     with pytest.raises(OutputError, match="has 3 partitions, and had 2 at the connector's first start"):

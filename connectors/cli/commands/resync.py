@@ -111,5 +111,5 @@ def _text(name: str, changed: Sequence[ChangedLog]) -> str:
     ]
     return (
         f"{table(_HEADERS, rows)}\n\nThe output stays as it is until connector {name} has read up to where the source "
-        "ends now; `keyfold describe` shows how far it is."
+        "ends now, in its worker or by the next `keyfold run`; `keyfold describe` shows how far it is."
     )

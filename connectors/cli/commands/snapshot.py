@@ -42,4 +42,10 @@ def _text(taken: Sequence[SnapshotInfo]) -> str:
 
     rows = [(each.topic, each.id, each.records, each.bytes, each.path) for each in taken]
     lines = [other_snapshots_line(each.topic, each.other_snapshots) for each in taken if each.other_snapshots]
+    lines += [
+        f"{each.topic}: {misfits.records:,} of {each.records:,} records fit no column and are whole in {misfits.column}"
+        + (f"; the first is {misfits.first}" if misfits.first else ".")
+        for each in taken
+        for misfits in each.misfits
+    ]
     return "\n".join([table(("TOPIC", "SNAPSHOT", "RECORDS", "BYTES", "PATH"), rows), *lines])

@@ -119,7 +119,8 @@ def _lines(done: OnceResult) -> Iterator[str]:
         if connector.error is not None:
             told = connector.error.removeprefix(f"Connector {connector.connector}: ")
             yield f"Connector {connector.connector} is FAILED: {told}"
-    paths = [topic.snapshot.path for _, topic in rows if topic.snapshot is not None]
+    healthy = [topic for connector in done.connectors if connector.error is None for topic in connector.topics]
+    paths = [topic.snapshot.path for topic in healthy if topic.snapshot is not None]
     if paths:
         yield f"Open it: {opening(paths[0])}"
 

@@ -143,7 +143,7 @@ def test_the_fill_is_fixed_with_the_first_commit(tmp_path: Path) -> None:
     first.require("offset", "key", "partition", filling.NAME)
     first.take_over("o", 0)
     Catalog.open(storage, "c").require("offset", "key", "partition", filling.NAME)
-    said = re.escape("compaction.fill was unavailable at the first start and is none now")
+    said = re.escape("compaction.fill was unavailable so far and is none now")
     with pytest.raises(CatalogError, match=said):
         Catalog.open(storage, "c").require("offset", "key", "partition", UNSET)
     assert Catalog.open(storage, "c").state.fill == filling.NAME

@@ -124,7 +124,7 @@ def test_what_is_changed_is_named_first(storage: Storage) -> None:
     new.take_over("host:1", NOW)
     with pytest.raises(CatalogError) as caught:
         Catalog.open(storage, "c").require("offset", "key", "partition")
-    said = "Connector c: compaction.key.identity was json at the first start and is bytes now."
+    said = "Connector c: compaction.key.identity was json so far and is bytes now."
     assert caught.value.message == said
     with pytest.raises(CatalogError, match=r"order was offset .*identity was json .*scope was partition"):
         Catalog.open(storage, "c").require("timestamp", "key", "topic")

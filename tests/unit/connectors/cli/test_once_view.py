@@ -138,3 +138,12 @@ def test_json_is_of_a_run_that_ends(tmp_path: Path) -> None:
     """A worker that goes on has no result."""
     found = invoke("run", connector_file(tmp_path), "--json", "--worker", worker_file(tmp_path))
     assert (found.exit_code, "--json needs --once" in found.stderr) == (2, True)
+
+
+def test_what_is_opened_is_no_snapshot_of_a_connector_that_failed() -> None:
+    """Its snapshot is of an earlier run: the line opens that of the next connector."""
+    failed = _connector("a", error=FencedError("Connector a: fenced.", "Stop this worker."))
+    said = _plain(once_view.result([failed, _connector("b")], lambda _: "/snapshots")).splitlines()
+    assert [line for line in said if line.startswith("Open it: ")] == [
+        f"Open it: {once_view.opening('/snapshots/b/t/2')}"
+    ]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from compactor.snapshot.manifest import Misfits
 from connectors.operations import snapshot
 from connectors.operations.snapshot import SnapshotInfo
 from tests.support.cli import NAME, connector_file, invoke, worker_file
@@ -39,7 +40,7 @@ def test_snapshot_as_json_has_the_same(tmp_path: Path, monkeypatch: pytest.Monke
     """A list with an object for each topic."""
     (found,) = json.loads(_snapshot(tmp_path, monkeypatch, (TAKEN,), "--json"))
     said = {"topic": "orders", "id": TAKEN.id, "path": TAKEN.path, "records": 4_043, "bytes": 123_456}
-    assert found == {**said, "other_snapshots": []}
+    assert found == {**said, "other_snapshots": [], "misfits": []}
 
 
 def test_snapshot_names_what_is_another_catalogs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,6 +49,17 @@ def test_snapshot_names_what_is_another_catalogs(tmp_path: Path, monkeypatch: py
     lines = _snapshot(tmp_path, monkeypatch, (TAKEN, beside)).splitlines()
     named = "Snapshots of orders that are another catalog's, and left as they are: 20250101T000000Z-cd"
     assert [line for line in lines if "another catalog" in line] == [named]
+
+
+def test_snapshot_says_how_many_records_fit_no_column(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A typed table that lacks rows looks whole: how many, of how many, in which column, and why the first."""
+    first = "0:7: total: string does not fit a column of int64."
+    misfits = (Misfits("_rest", 1_202, first), Misfits("_rest_key", 1, ""))
+    lines = _snapshot(tmp_path, monkeypatch, (replace(TAKEN, misfits=misfits),)).splitlines()
+    assert lines[2:] == [
+        f"orders: 1,202 of 4,043 records fit no column and are whole in _rest; the first is {first}",
+        "orders: 1 of 4,043 records fit no column and are whole in _rest_key.",
+    ]
 
 
 def test_nothing_to_snapshot_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

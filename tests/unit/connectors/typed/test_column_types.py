@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
+from structlog.testing import capture_logs
 
 from compactor.errors import SnapshotError
 from compactor.model.record import HEADERS
@@ -138,7 +139,8 @@ def test_what_fits_no_column_is_whole_in_rest(tmp_path: Path, registry: Registry
     ]
     connector = TypedConnector(tmp_path, registry.settings())
     connector.fold(_rows(values))
-    taken = connector.take()
+    with capture_logs() as logs:
+        taken = connector.take()
     rows = {each["_offset"]: each for each in taken.table.to_pylist()}
     assert [rows[offset]["total"] for offset in range(7)] == [1, 2, *[None] * 5]
     assert [rows[offset]["_rest"] for offset in range(7)] == [None, None, *values[2:]]
@@ -149,6 +151,9 @@ def test_what_fits_no_column_is_whole_in_rest(tmp_path: Path, registry: Registry
     assert reasons[2] == "total: string does not fit a column of int64."
     assert "VALUE_CONVERTER keyfold.Avro DataError" in reasons[3]
     assert sorted(reasons) == [2, 3, 4, 5, 6]
+    (warned,) = [each for each in logs if each["log_level"] == "warning"]
+    assert (warned["topic"], warned["column"], warned["records"], warned["of"]) == ("t", "_rest", 5, 7)
+    assert warned["first"] == f"0:2: {reasons[2]}"
 
 
 def test_json_with_schemas(tmp_path: Path) -> None:
