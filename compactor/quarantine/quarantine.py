@@ -104,9 +104,14 @@ class QuarantineManager:
                 raise StoppedError("A stop came between two steps.", "They are done after the next start.")
             yield step
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether a stop is under way, which may be the cause of any error."""
+        return self._stop.is_set()
+
     def suspects_damage(self, error: BaseException) -> bool:
         """Returns whether `error` is a reason to verify files: a file can cause it, and no stop is under way."""
-        return not self._stop.is_set() and may_be_damage(error)
+        return not self.is_stopping and may_be_damage(error)
 
     def quarantine_damaged(
         self,

@@ -3,8 +3,8 @@
 A snapshot is the live records of a topic as plain Parquet, with a manifest that says at which offsets to resume. The
 base runs are the table already: their records are copied without tombstones and without a shuffle. With
 `snapshot.mode=append` it is every record that is kept (`content`). If the newest snapshot has the same records, its
-files are copied. A snapshot is made in this order: mark, data, manifest, catalog
-commit, LATEST. So no reader ever finds a manifest without all its files, nor data without the mark of its catalog.
+files are copied. A snapshot is made in this order: mark, data, manifest, catalog commit, LATEST. So no reader ever
+finds a manifest without all its files, nor data without the mark of its catalog.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from compactor.errors import (
     FencedError,
     FoldError,
     KeyfoldError,
+    OutOfRoomError,
     SnapshotError,
     SnapshotHiddenError,
     SnapshotStorageError,
@@ -42,6 +43,8 @@ from compactor.snapshot.location import SnapshotBackoff, snapshot_storage
 from compactor.snapshot.manifest import Manifest, SnapshotInputs, TypedInputs, WrittenFiles
 from compactor.snapshot.repeat import Repeated, copy_data, find_repeated
 from compactor.snapshot.typed_files import kept_columns, write_typed
+from compactor.spark.errors import briefly
+from compactor.spark.job_errors import is_cancelled
 from compactor.storage.base import Storage
 
 if TYPE_CHECKING:
@@ -180,7 +183,10 @@ class Snapshots:
             location.write_note(self._storage, self._backoff.failure)
 
     def _try(self, place: Storage, topic: str, now_ms: int, *, again: bool) -> Iterator[AddSnapshot]:
-        """Takes the snapshot of `topic`; none if its runs are damaged, which go into quarantine then."""
+        """Takes the snapshot of `topic`; none if its runs are damaged, which go into quarantine then.
+
+        Raises SnapshotError for whatever else has ended its jobs: a snapshot ends nothing but itself.
+        """
         try:
             if taken := self._take(place, topic, now_ms, again=again):
                 yield taken
@@ -188,10 +194,17 @@ class Snapshots:
             raise
         except Exception as error:
             logs = self._catalog.state.logs_of(topic)
-            if not self._quarantine.suspects_damage(error) or not self._quarantine.quarantine_damaged(
+            if self._quarantine.suspects_damage(error) and self._quarantine.quarantine_damaged(
                 logs, verify.published_range, now_ms
             ):
+                return
+            if self._quarantine.is_stopping or not _is_of_job(error):
                 raise
+            raise SnapshotError(
+                f"Connector {self._catalog.state.connector}: no snapshot of topic {topic} could be taken: "
+                f"{briefly(error)}",
+                "It is tried again. If that lasts, see what the machine lacks, or set snapshot.value.format=bytes.",
+            ) from error
 
     def _take(self, place: Storage, topic: str, now_ms: int, *, again: bool) -> AddSnapshot | None:
         """Takes the snapshot of `topic` by steps 15 to 17; without `again` none that would repeat a fresh one."""
@@ -376,6 +389,11 @@ def _check_counts(written: Manifest, left_out: int, kept: int | None) -> None:
             f"left out {left_out}; the runs hold {kept} records.",
             "Nothing was published of it; see whether files in storage.location were touched.",
         )
+
+
+def _is_of_job(error: Exception) -> bool:
+    """Returns whether a Spark job of a snapshot has failed, by itself, or for want of memory or disk."""
+    return isinstance(error, OutOfRoomError) or not (isinstance(error, KeyfoldError) or is_cancelled(error))
 
 
 def _hidden(state: CatalogState, topic: str, why: str) -> SnapshotHiddenError:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -19,10 +19,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from msgspec import UNSET
 
-from compactor.errors import FoldError, StorageError
+from compactor.errors import DEFECT, FoldError, SnapshotError, StorageError
 from compactor.model.log import PartitionLog
 from compactor.model.state import CatalogState
-from compactor.ports import ColumnTypes, Decoder
+from compactor.ports import ColumnTypes, Decoded, Decoder
 from compactor.runs.reader import read_file_range
 from compactor.runs.scan import FileRange
 from compactor.runs.writer import ParquetFile
@@ -43,6 +43,8 @@ _SECTION_BYTES: Final = 64 << 20
 _LEAST_SECTION: Final = 1 << 20
 _NAMED: Final = 100
 """Records that fit no column which a manifest names; all are counted."""
+_LONGEST: Final = 300
+"""Characters of an error's text that another one quotes."""
 _FALSE_POSITIVES: Final = 0.01
 """How many of the keys that a row group has not pass its Bloom filter, which takes ten bits for each that it has."""
 _HAS_BLOOM: Final = "bloom_filter_options" in inspect.signature(pq.ParquetWriter.__init__).parameters
@@ -100,7 +102,8 @@ def write_typed(
         sides.pop("key", None)
     kinds = _surveyed(spark, storage, work, inputs.mode, sides)
     taken = {"value": [*METADATA, *REST.values()], "key": []}
-    layouts = {side: types.layout(kinds[side], kept.get(side), taken[side]) for side, types in sides.items()}
+    with _reading("columns"):
+        layouts = {side: types.layout(kinds[side], kept.get(side), taken[side]) for side, types in sides.items()}
     table = TypedTable(layouts=layouts, metadata=typed.metadata, strings=inputs.strings)
     mode, file_bytes = inputs.mode, inputs.file_bytes
 
@@ -162,8 +165,9 @@ def _surveyed(
             for file_range in work[number]:
                 for batch in read_file_range(storage, file_range, columns):
                     held = batch.filter(is_held(batch, mode))
-                    for survey in surveys.values():
-                        survey.add(held)
+                    for side, survey in surveys.items():
+                        with _reading(side):
+                            survey.add(held)
             for side, survey in surveys.items():
                 rows = [{"side": side, "kind": kind, "records": count} for kind, count in survey.kinds().items()]
                 yield pa.RecordBatch.from_pylist(rows, schema=_KINDS)
@@ -244,7 +248,10 @@ class _TypedCopy:
                 self._report.left_out += batch.num_rows - held.num_rows
                 if not held.num_rows:
                     continue
-                decoded = {side: decoder.decode(held) for side, decoder in self._decoders.items()}
+                decoded: dict[str, Decoded] = {}
+                for side, decoder in self._decoders.items():
+                    with _reading(side):
+                        decoded[side] = decoder.decode(held)
                 for side, each in decoded.items():
                     self._note(held, REST[side], each.unplaced)
                 yield held, self._table.batch(held, file_range.tp, decoded), self._table.sort_keys(held, decoded)
@@ -258,6 +265,18 @@ class _TypedCopy:
         for row, reason in list(unplaced.items())[:room]:
             partition, offset = (records[name][row].as_py() for name in ("partition", "offset"))
             self._report.first.append(Unplaced(column, partition, offset, reason))
+
+
+@contextmanager
+def _reading(what: str) -> Iterator[None]:
+    """Raises SnapshotError for what reading keys or values raises, of whatever class: only the snapshot fails."""
+    try:
+        yield
+    except (SnapshotError, StorageError):
+        raise
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"[:_LONGEST]
+        raise SnapshotError(f"No typed snapshot can be taken: {what} could not be read: {said}.", DEFECT) from error
 
 
 def _options(bloomed: Sequence[str], rows: int) -> dict[str, Any]:

@@ -10,12 +10,14 @@ import base64
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import structlog
 from msgspec import Struct
 from numpy.typing import NDArray
 
@@ -33,9 +35,9 @@ from connectors.machine_errors import refuse_machine
 from connectors.rejection import reason_of
 from connectors.transforms.transform import Side
 from connectors.typed import shape
-from connectors.typed.arrow_types import leaf_count, type_of
+from connectors.typed.arrow_types import check_size, leaf_count, type_of
 from connectors.typed.encoder import MOST_CELLS, Encode, encoder, struct_encoder
-from connectors.typed.record_reader import LONGEST_REASON, RecordReader
+from connectors.typed.record_reader import LONGEST_REASON, HeadersOf, RecordReader
 from connectors.typed.shape import Shapes, ValueShape
 from connectors.typed.unite import layout_of, named, renamed
 
@@ -56,6 +58,8 @@ _KINDS_BYTES: Final = 4 << 20
 _TOO_LARGE: Final = f"The columns of the records before it have more than {MOST_BYTES >> 20} MiB."
 StructEncode = Callable[[pa.StructArray], pa.StructArray]
 _SIDES: Final = {"key": Side.KEY, "value": Side.VALUE}
+
+_log = structlog.get_logger()
 
 
 class _Kind(Struct, frozen=True):
@@ -95,9 +99,9 @@ class ValueTypes(Struct, frozen=True, kw_only=True):
             if kind.shape is not None:
                 shapes.merge(kind.shape)
                 count += records
-        plain = None
-        if count or kept is not None:
-            plain = shape.columns_of(shapes.whole, None if kept is None else _type_from(kept))
+        plain, before = None, None if kept is None else _kept_from(kept)
+        if count or before is not None:
+            plain = shape.columns_of(shapes.whole, before)
             types[plain] += count
         columns = layout_of(types)
         unique = named(columns, taken)
@@ -151,22 +155,22 @@ class TypeSurvey:
             if not size:
                 self._add_read(batch, data)
             elif self._reader.names_schemas(batch):
-                headers = self._reader.headers(batch, range(len(data)))
-                for own, value in zip(headers, data.to_pylist(), strict=True):
-                    self._add_schema(own, value, 1)
+                headers_of = self._reader.headers_of(batch)
+                for row, value in enumerate(data.to_pylist()):
+                    self._add_schema(partial(headers_of, row), value, 1)
             else:
                 heads = pc.value_counts(pc.binary_slice(data, 0, size))
                 for head, count in zip(heads.field(0).to_pylist(), heads.field(1).to_pylist(), strict=True):
-                    self._add_schema((), head, count)
+                    self._add_schema(tuple, head, count)
         except RegistryError as error:
             raise _waiting(error) from error
 
-    def _add_schema(self, headers: Sequence[Header], data: bytes | None, count: int) -> None:
+    def _add_schema(self, headers: Callable[[], Sequence[Header]], data: bytes | None, count: int) -> None:
         """Adds `count` records that say their schema as `data` does; what cannot be read has no type."""
         if data is None:
             return
         try:
-            self._count(self._reader.converter.schema_of(list(headers), data), count)
+            self._count(self._reader.converter.schema_of(list(headers()), data), count)
         except RegistryError:
             raise
         except Exception as error:  # noqa: BLE001  # a schema may hold anything
@@ -192,19 +196,19 @@ class TypeSurvey:
 
     def _add_read(self, batch: pa.RecordBatch, data: pa.Array) -> None:
         """Adds records of which each has to be read: it says its schema itself, or has none."""
+        headers_of = self._reader.headers_of(batch)
         for rows in _chunks(data, _CHUNK_ROWS):
             values: list[Any] = []
-            headers = self._reader.headers(batch, range(rows.start, rows.stop))
-            for own, value in zip(headers, data[rows].to_pylist(), strict=True):
+            for row, value in enumerate(data[rows].to_pylist(), start=rows.start):
                 if value is not None:
-                    self._read(own, value, values)
+                    self._read(headers_of, row, value, values)
             self._plain += len(values)
             self._shapes.add(values)
 
-    def _read(self, headers: Sequence[Header], data: bytes, values: list[Any]) -> None:
+    def _read(self, headers_of: HeadersOf, row: int, data: bytes, values: list[Any]) -> None:
         """Counts the type of a record, or adds it to `values` if it has no schema; what cannot be read has no type."""
         try:
-            schema, value = self._reader.read(headers, data)
+            schema, value = self._reader.read(headers_of(row), data)
             if schema is None and value is not None:
                 values.append(value)
             self._count(schema, 1)
@@ -329,10 +333,10 @@ class TypeDecoder:
     def _chunk(self, batch: pa.RecordBatch, data: pa.Array, rows: slice, unplaced: dict[int, str]) -> pa.StructArray:
         """Decodes some rows of a batch."""
         groups: dict[int, _Group] = {}
-        headers = self._reader.headers(batch, range(rows.start, rows.stop))
-        for row, (own, value) in enumerate(zip(headers, data[rows].to_pylist(), strict=True), start=rows.start):
+        headers_of = self._reader.headers_of(batch)
+        for row, value in enumerate(data[rows].to_pylist(), start=rows.start):
             if value is not None:
-                self._read(own, row, value, groups, unplaced)
+                self._read(headers_of, row, value, groups, unplaced)
         arrays, places, count = list[pa.Array](), np.full(rows.stop - rows.start, -1), 0
         for group in groups.values():
             if group.encode is None:
@@ -345,11 +349,11 @@ class TypeDecoder:
         return pa.concat_arrays([pa.nulls(0, self._columns), *arrays]).take(pa.array(places, mask=places < 0))
 
     def _read(
-        self, headers: Sequence[Header], row: int, data: bytes, groups: dict[int, _Group], unplaced: dict[int, str]
+        self, headers_of: HeadersOf, row: int, data: bytes, groups: dict[int, _Group], unplaced: dict[int, str]
     ) -> None:
         """Adds a record to the group of its schema, or to those that cannot be read."""
         try:
-            schema, value = self._reader.read(headers, data)
+            schema, value = self._reader.read(headers_of(row), data)
             group = groups.get(id(schema))
             if group is None:
                 encode, reason = (self._plain, "") if schema is None else self._encoders(schema)
@@ -418,6 +422,18 @@ def _chunks(data: pa.Array, most_rows: int) -> Iterator[slice]:
 
 def _text_of(kind: pa.DataType) -> str:
     return base64.b64encode(pa.schema([pa.field("type", kind)]).serialize().to_pybytes()).decode()
+
+
+def _kept_from(text: str) -> pa.StructType | None:
+    """Returns the columns that a snapshot hands on; None for what `_text_of` has not written: the file was damaged."""
+    try:
+        kept = _type_from(text)
+        check_size(kept)
+        return kept if pa.types.is_struct(kept) else None
+    except Exception as error:  # noqa: BLE001  # Arrow raises what it stumbles over
+        refuse_machine(error)
+        _log.warning("the columns of the newest snapshot cannot be read, others are made", error=reason_of(error))
+        return None
 
 
 def _type_from(text: str) -> pa.DataType:

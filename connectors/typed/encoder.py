@@ -26,11 +26,12 @@ of one field, in a column of structs of a thousand, would be gigabytes of nulls.
 _NONE: Final = type(None)
 _KINDS: Final[dict[pa.DataType, frozenset[type]]] = {
     pa.bool_(): frozenset({bool, _NONE}),
-    pa.int64(): frozenset({int, _NONE}),
+    **{arrow: frozenset({int, _NONE}) for arrow in (pa.int8(), pa.int16(), pa.int32(), pa.int64())},
     pa.float64(): frozenset({int, float, _NONE}),
     pa.string(): frozenset({str, _NONE}),
 }
-"""What of values without a schema a column takes: Arrow itself would cut 1.5 to 1, and take True for a number."""
+"""What of values without a schema a column takes; one of another type only nulls. Arrow itself would cut 1.5 to 1, and
+take True for a number."""
 
 
 def encoder(schema: Schema | None, columns: pa.StructType) -> Encode:
@@ -183,7 +184,7 @@ def _without_schema(target: pa.DataType, path: tuple[str, ...]) -> Encode:
     if pa.types.is_list(target):
         inner = _list(target, _without_schema(target.value_type, path))
         return lambda values: inner(_checked(values, frozenset({list, _NONE}), target, path))
-    kinds = _KINDS.get(target, frozenset())
+    kinds = _KINDS.get(target, frozenset({_NONE}))
     if target == pa.string():
         return lambda values: pa.array(_checked([_text(value) for value in values], kinds, target, path), target)
     return lambda values: pa.array(_checked(values, kinds, target, path), target)

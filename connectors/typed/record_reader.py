@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -24,6 +25,8 @@ LONGEST_REASON: Final = 300
 """Characters of the reason why a record fits no column."""
 _NAMING: Final = {side: pa.array(sorted(names), pa.string()) for side, names in NAMING_HEADERS.items()}
 """By side the headers that say with which schema it is written."""
+HeadersOf = Callable[[int], Sequence[Header]]
+"""Gives the headers of a row of a batch. Raises DataError for too many of them."""
 
 
 class RecordReader(Struct):
@@ -40,11 +43,11 @@ class RecordReader(Struct):
         check_size(len(data), self.most)
         return self.converter.to_connect_data("", list(headers), data)
 
-    def headers(self, batch: pa.RecordBatch, rows: Iterable[int]) -> Iterator[Sequence[Header]]:
-        """Yields the headers of rows; nothing of them if the converter does not look at any."""
-        has_none = not self.converter.READS_HEADERS or not len(pc.list_flatten(batch["headers"]))
-        for row in rows:
-            yield () if has_none else headers_at(batch, row)
+    def headers_of(self, batch: pa.RecordBatch) -> HeadersOf:
+        """Returns what gives the headers of a row; none of any if the converter does not look at them."""
+        if not self.converter.READS_HEADERS or not len(pc.list_flatten(batch["headers"])):
+            return lambda _: ()
+        return partial(headers_at, batch)
 
     def names_schemas(self, batch: pa.RecordBatch) -> bool:
         """Returns whether headers say the schema of some record."""

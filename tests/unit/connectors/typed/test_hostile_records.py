@@ -1,0 +1,139 @@
+"""What hostile records, a damaged manifest or a broken job do to a typed snapshot: it alone fails, or leaves them."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+import pytest
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compactor.errors import SnapshotError
+from compactor.model.record import HEADERS
+from connectors.chain.rows import MOST_HEADERS
+from connectors.chain.spec import chain_spec
+from connectors.errors import DataError
+from connectors.placeholders import resolve
+from connectors.typed.column_types import ValueTypes
+from connectors.typed.encoder import encoder
+from tests.support.engine import row
+from tests.support.local_spark import LocalSpark
+from tests.support.memory.schema_registry import MemoryRegistry, served
+from tests.support.typed_snapshots import TypedConnector
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PLAIN = {"value.converter": "keyfold.Json", "value.converter.schemas.enable": "false"}
+KEPT_INT = base64.b64encode(pa.schema([("type", pa.int64())]).serialize().to_pybytes()).decode()
+
+
+@pytest.mark.parametrize(("name", "schema", "data"), [
+    ("Avro", {"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}, b"\x02"),
+    ("JsonSchema", {"type": "object", "properties": {"id": {"type": "integer"}}}, b'{"id":1}'),
+    ("Protobuf", 'syntax = "proto3"; message R { int64 id = 1; }', b"\0\x08\x01"),
+])  # fmt: skip
+def test_a_record_of_too_many_headers_fits_no_column(name: str, schema: Any, data: bytes) -> None:
+    """Also if some of them say its schema; the records around it have their columns."""
+    formats = {"JsonSchema": {"schemaType": "JSON"}, "Protobuf": {"schemaType": "PROTOBUF"}}
+    memory = MemoryRegistry()
+    value = b"\0" + memory.add(schema, **formats.get(name, {})).to_bytes(4, "big") + data
+    many = [{"key": "__value_schema_id", "value": b"?"}] * (MOST_HEADERS + 1)
+    batch = pa.RecordBatch.from_pydict({"value": [value] * 3, "headers": pa.array([[], many, []], HEADERS)})
+    with served(memory) as url:
+        settings = {"value.converter": f"keyfold.{name}", "value.converter.schema.registry.url": url}
+        types = ValueTypes(side="value", chain=chain_spec(settings), resolve=resolve)
+        survey = types.survey()
+        survey.add(batch)
+        columns, unplaced = types.decoder(types.layout(survey.kinds(), None, [])).decode(batch)
+    assert [each and each["id"] for each in columns.to_pylist()] == [1, None, 1]
+    assert "headers" in unplaced[1]
+
+
+@pytest.mark.parametrize("kept", ["x", "eHg=", "é", KEPT_INT])
+def test_what_an_earlier_manifest_says_of_columns_may_be_damaged(kept: str) -> None:
+    """Columns are made as if there were no earlier snapshot."""
+    types = ValueTypes(side="value", chain=chain_spec(PLAIN), resolve=resolve)
+    survey = types.survey()
+    survey.add(pa.RecordBatch.from_pydict({"value": [b'{"a":1}'], "headers": pa.array([[]], HEADERS)}))
+    assert types.layout(survey.kinds(), kept, ()) == types.layout(survey.kinds(), None, ())
+
+
+class BrokenTypes(Struct, frozen=True):
+    """Types that raise an error of no known class in the place `broken`."""
+
+    types: ValueTypes
+    broken: str
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.types, name)
+
+    def survey(self) -> Any:
+        """Returns a survey, or what is none."""
+        return None if self.broken == "survey" else self.types.survey()
+
+    def layout(self, *given: Any) -> Any:
+        """Returns a layout, or raises."""
+        return 1 // 0 if self.broken == "layout" else self.types.layout(*given)
+
+    def decoder(self, layout: Any) -> Any:
+        """Returns a decoder, or what is none."""
+        return None if self.broken == "decoder" else self.types.decoder(layout)
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"), [("survey", "NoneType"), ("layout", "ZeroDivisionError"), ("decoder", "NoneType")]
+)
+def test_an_error_of_any_class_fails_the_snapshot_alone(tmp_path: Path, broken: str, said: str) -> None:
+    """The thread that takes snapshots lets this class alone pass."""
+    connector = TypedConnector(tmp_path, PLAIN)
+    connector.fold([row(0, 0, b"k", b'{"a":1}')])
+    typed = connector.snapshots.typed
+    assert typed is not None
+    broken_types = BrokenTypes(cast("ValueTypes", typed.value), broken)
+    connector.snapshots.typed = replace(typed, value=broken_types)
+    with pytest.raises(SnapshotError, match=said):
+        connector.take()
+    connector.snapshots.typed = typed
+    assert connector.take().table["a"].to_pylist() == [1]
+
+
+class FailingSpark(LocalSpark):
+    """Fails each job; `on_job` is called before."""
+
+    def __init__(self, on_job: Callable[[], object]) -> None:
+        super().__init__()
+        self._on_job = on_job
+
+    def range(self, *_: Any) -> Any:
+        """Fails."""
+        self._on_job()
+        raise RuntimeError("Job aborted: results are bigger than maxResultSize")
+
+
+@pytest.mark.parametrize("is_stopping", [False, True])
+def test_a_job_that_spark_fails_fails_the_snapshot_alone(tmp_path: Path, *, is_stopping: bool) -> None:
+    """As if the answer of a task were too large; but no error is made of what a stop has cancelled."""
+    connector = TypedConnector(tmp_path, PLAIN)
+    owner = connector.connector
+    connector.fold([row(0, 0, b"k", b'{"a":1}')])
+    owner.spark = cast("SparkSession", FailingSpark(owner.stopping.set if is_stopping else list))
+    connector.set(PLAIN)
+    with pytest.raises(RuntimeError if is_stopping else SnapshotError, match="maxResultSize"):
+        connector.take()
+
+
+@pytest.mark.parametrize(
+    "arrow", [pa.float32(), pa.decimal128(4, 2), pa.timestamp("us"), pa.binary(), pa.map_(pa.string(), pa.string())]
+)
+def test_plain_values_may_lack_columns_of_types_that_they_never_have(arrow: pa.DataType) -> None:
+    """Records with schemas have made such columns; whole numbers fit narrow ones as well."""
+    columns = pa.struct([("a", pa.int64()), ("small", pa.int16()), ("other", arrow)])
+    made = encoder(None, columns)([{"a": 1, "small": 2}, {"a": 3, "other": None}])
+    assert made.to_pylist() == [{"a": 1, "small": 2, "other": None}, {"a": 3, "small": None, "other": None}]
+    with pytest.raises(DataError, match="does not fit"):
+        encoder(None, columns)([{"other": "x"}])
