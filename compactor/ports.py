@@ -167,7 +167,11 @@ class Decoder(Protocol):
     """Decodes the keys or values of one task's records."""
 
     def decode(self, batch: pa.RecordBatch) -> Decoded:
-        """Decodes records (`key`, `value`, `headers`). Raises SnapshotError as `Survey.add`; a record never fails."""
+        """Decodes records (`key`, `value`, `headers`); a record never fails.
+
+        Raises SnapshotError as `Survey.add`, and PortionTooLargeError if the columns of these records would take too
+        much memory: the caller then decodes fewer at a time. One record alone is never refused.
+        """
         ...
 
     def close(self) -> None:

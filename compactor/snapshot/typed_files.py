@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from msgspec import UNSET
 
-from compactor.errors import DEFECT, FoldError, SnapshotError, StorageError
+from compactor.errors import DEFECT, FoldError, PortionTooLargeError, SnapshotError, StorageError
 from compactor.model.log import PartitionLog
 from compactor.model.state import CatalogState
 from compactor.ports import ColumnTypes, Decoded, Decoder
@@ -248,13 +248,27 @@ class _TypedCopy:
                 self._report.left_out += batch.num_rows - held.num_rows
                 if not held.num_rows:
                     continue
-                decoded: dict[str, Decoded] = {}
-                for side, decoder in self._decoders.items():
-                    with _reading(side):
-                        decoded[side] = decoder.decode(held)
-                for side, each in decoded.items():
-                    self._note(held, REST[side], each.unplaced)
-                yield held, self._table.batch(held, file_range.tp, decoded), self._table.sort_keys(held, decoded)
+                most = max(1, _SECTION_BYTES // self._table.row_bytes())
+                for start in range(0, held.num_rows, most):
+                    for records, decoded in self._decoded(held.slice(start, most)):
+                        rows = self._table.batch(records, file_range.tp, decoded)
+                        yield records, rows, self._table.sort_keys(records, decoded)
+
+    def _decoded(self, records: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, Mapping[str, Decoded]]]:
+        """Yields records with their columns: all at once, or by halves if the columns would take too much memory."""
+        decoded: dict[str, Decoded] = {}
+        try:
+            for side, decoder in self._decoders.items():
+                with _reading(side):
+                    decoded[side] = decoder.decode(records)
+        except PortionTooLargeError:
+            half = records.num_rows // 2
+            yield from self._decoded(records.slice(0, half))
+            yield from self._decoded(records.slice(half))
+            return
+        for side, each in decoded.items():
+            self._note(records, REST[side], each.unplaced)
+        yield records, decoded
 
     def _note(self, records: pa.RecordBatch, column: str, unplaced: Mapping[int, str]) -> None:
         """Counts records that fit no column, and names the first of them."""
@@ -272,7 +286,7 @@ def _reading(what: str) -> Iterator[None]:
     """Raises SnapshotError for what reading keys or values raises, of whatever class: only the snapshot fails."""
     try:
         yield
-    except (SnapshotError, StorageError):
+    except (SnapshotError, StorageError, PortionTooLargeError):
         raise
     except Exception as error:
         said = f"{type(error).__name__}: {error}"[:_LONGEST]

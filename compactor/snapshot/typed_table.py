@@ -25,6 +25,8 @@ REST: Final = {"value": "_rest", "key": "_rest_key"}
 """By side the column of what fits no other."""
 _WHOLE: Final = "value"
 """The only field of keys that have none; see `ColumnTypes`."""
+_CELL_BYTES: Final = 16
+"""Bytes of a decimal, null or not: no other column has more."""
 _BLOOMED: Final = frozenset({pa.binary(), pa.string(), pa.int32(), pa.int64()})
 _SORTED: Final = (pa.types.is_integer, pa.types.is_string, pa.types.is_date, pa.types.is_timestamp, pa.types.is_binary)
 
@@ -74,6 +76,10 @@ class TypedTable(Struct, frozen=True, kw_only=True):
             return [f"{KEY}.{field.name}" for field in kind if field.type in _BLOOMED and "." not in field.name]
         return [KEY] if kind in _BLOOMED else []
 
+    def row_bytes(self) -> int:
+        """Returns about how many bytes a row takes even if nothing is in its columns."""
+        return _CELL_BYTES * sum(_leaves(field.type) for field in self.schema)
+
     @property
     def _key_type(self) -> pa.DataType:
         keys = self.layouts.get("key")
@@ -96,6 +102,10 @@ class TypedTable(Struct, frozen=True, kw_only=True):
 
     def _plain(self, records: pa.RecordBatch, side: str, tp: TopicPartition) -> pa.Array:
         return text_column(records, side, tp) if side in self.strings else records[side]
+
+
+def _leaves(kind: pa.DataType) -> int:
+    return sum(_leaves(kind.field(place).type) for place in range(kind.num_fields)) or 1
 
 
 def _rest(data: pa.Array, decoded: Decoded) -> pa.Array:

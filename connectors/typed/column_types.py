@@ -21,7 +21,7 @@ import structlog
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from compactor.errors import SnapshotError
+from compactor.errors import PortionTooLargeError, SnapshotError
 from compactor.ports import ColumnLayout, Decoded
 from connectors.chain.quoted_settings import of_reading, of_writing
 from connectors.chain.spec import ChainSpec, ClassSpec, Resolve, made_converter
@@ -44,8 +44,9 @@ from connectors.typed.unite import layout_of, named, renamed
 _CHUNK_BYTES: Final = 256 << 10
 """Bytes of keys or values that are objects of Python at once: they take some 50 times as much, and the columns of
 records that are all symbols of enums (`arrow_types.LONGEST_TEXT`) 1,000 times."""
-MOST_BYTES: Final = 512 << 20
-"""Bytes that the columns of one batch may have, which has 16 MiB as records: Arrow's texts end at 2 GiB."""
+MOST_BYTES: Final = 256 << 20
+"""Bytes that the columns of records which are decoded together may have: they are held twice while they are put in
+order, and Arrow's texts end at 2 GiB. A batch has 16 MiB as records."""
 _CHUNK_ROWS: Final = 8_192
 _MOST_KINDS: Final = 1_000
 """Types that one task collects: each record may bring one of its own. Of a further one the records are in `_rest`,
@@ -55,7 +56,7 @@ _FEWEST: Final = 32
 """Schemas of a batch of which records are read at once, and how many records each has at least: that costs 0.5 ms."""
 _KINDS_BYTES: Final = 4 << 20
 """Bytes of those types, as they are sent to the worker by each task: some hundred types of a hundred columns."""
-_TOO_LARGE: Final = f"The columns of the records before it have more than {MOST_BYTES >> 20} MiB."
+_TOO_LARGE: Final = f"Its columns have more than {MOST_BYTES >> 20} MiB."
 StructEncode = Callable[[pa.StructArray], pa.StructArray]
 _SIDES: Final = {"key": Side.KEY, "value": Side.VALUE}
 
@@ -240,12 +241,14 @@ class _Group(Struct):
 
 
 class TypeDecoder:
-    """See `Decoder`. `most_bytes`: bytes after which the columns of a batch get no more values."""
+    """See `Decoder`. `most_bytes`: bytes that the columns of a batch may have."""
 
     def __init__(self, reader: RecordReader, columns: pa.StructType, most_bytes: int = MOST_BYTES) -> None:
         self._reader = reader
         self._columns = columns
         self._most_bytes = most_bytes
+        # Bytes of the columns that are made of the batch so far.
+        self._held = 0
         self._encoders = OfSchema(self._encoder_of)
         self._struct_encoders = OfSchema(lambda schema: struct_encoder(schema, columns))
         self._plain = encoder(None, columns)
@@ -253,6 +256,7 @@ class TypeDecoder:
 
     def decode(self, batch: pa.RecordBatch) -> Decoded:
         """See `Decoder`."""
+        self._held = 0
         try:
             parts = list(self._by_columns(batch, batch[self._reader.side]))
             places = np.full(batch.num_rows, -1)
@@ -264,6 +268,8 @@ class TypeDecoder:
             own = list(self._parts(others, others[self._reader.side], unplaced))
         except RegistryError as error:
             raise _waiting(error) from error
+        if self._held > self._most_bytes:  # of the only record
+            return Decoded(pa.nulls(1, self._columns), {0: _TOO_LARGE})
         places[rest] = batch.num_rows - len(rest) + np.arange(len(rest))
         columns = pa.concat_arrays([pa.nulls(0, self._columns), *(part for _, part in parts), *own])
         if parts:
@@ -273,7 +279,7 @@ class TypeDecoder:
     def _by_columns(self, batch: pa.RecordBatch, data: pa.Array) -> Iterator[tuple[NDArray[np.intp], pa.StructArray]]:
         """Yields the rows of records that can be read at once, if many have one schema, and their columns.
 
-        Those of which anything is unusual are left, as is all after `most_bytes`.
+        Those of which anything is unusual are left.
         """
         size = self._reader.converter.schema_bytes
         if not size or self._reader.names_schemas(batch):
@@ -281,17 +287,14 @@ class TypeDecoder:
         heads = pc.dictionary_encode(pc.binary_slice(data, 0, size))
         codes = heads.indices.fill_null(-1).to_numpy(zero_copy_only=False)
         lengths = pc.fill_null(pc.binary_length(data), 0).to_numpy(zero_copy_only=False)
-        held = 0
         for code, head in enumerate(heads.dictionary.to_pylist()[:_MOST_HEADS]):
             rows = np.flatnonzero((codes == code) & (lengths <= self._reader.most))
             known = self._known_columns(head) if len(rows) >= _FEWEST else None
             if known is None:
                 continue
             for some in _split(rows, lengths[rows], self._most_rows):
-                if held > self._most_bytes:
-                    return
                 for made in _at_once(known[0], known[1], data, some):
-                    held += made[1].nbytes
+                    self._hold(batch, made[1])
                     yield made
 
     def _known_columns(self, head: bytes) -> tuple[ColumnReader, StructEncode] | None:
@@ -308,17 +311,19 @@ class TypeDecoder:
             return None
 
     def _parts(self, batch: pa.RecordBatch, data: pa.Array, unplaced: dict[int, str]) -> Iterator[pa.StructArray]:
-        """Yields the columns of one chunk of records after the other, until they are too large."""
-        size = 0
+        """Yields the columns of one chunk of records after the other."""
         for rows in _chunks(data, self._most_rows):
-            if size > self._most_bytes:
-                whole = (row for row in range(rows.start, rows.stop) if data[row].is_valid)
-                unplaced.update(dict.fromkeys(whole, _TOO_LARGE))
-                yield pa.nulls(rows.stop - rows.start, self._columns)
-                continue
             part = self._chunk(batch, data, rows, unplaced)
-            size += part.nbytes
+            self._hold(batch, part)
             yield part
+
+    def _hold(self, batch: pa.RecordBatch, part: pa.StructArray) -> None:
+        """Counts columns that are made of `batch`. Raises PortionTooLargeError if fewer records would have fewer."""
+        self._held += part.nbytes
+        if self._held > self._most_bytes and batch.num_rows > 1:
+            raise PortionTooLargeError(
+                f"The columns of {batch.num_rows} records have more than {self._most_bytes} bytes."
+            )
 
     def close(self) -> None:
         """See `Decoder`."""

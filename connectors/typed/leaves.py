@@ -17,6 +17,8 @@ from connectors.data.bounds import MOST_SCALED
 from connectors.errors import DataError
 
 MOMENT: Final = pa.timestamp("us", "UTC")
+_NANOS: Final = r"(\.\d{6})\d{1,3}"
+"""The digits of a second of which databases have up to nine."""
 _DECIMAL_BYTES: Final = 16
 _LONGEST: Final = 16 << 10
 """Bytes of an unscaled value that is written out: Python takes the square of them, 16 ms for these."""
@@ -63,8 +65,8 @@ def _bounds(arrow: pa.DataType) -> tuple[int, int] | None:
 
 
 def moments(values: Values) -> pa.Array:
-    """Makes timestamps of texts with a zone (Debezium's ZonedTimestamp): to the microsecond."""
-    return plain(values, pa.string()).cast(MOMENT)
+    """Makes timestamps of texts with a zone (Debezium's ZonedTimestamp): to the microsecond, further digits are cut."""
+    return pc.replace_substring_regex(plain(values, pa.string()), _NANOS, r"\1").cast(MOMENT)
 
 
 def decimals(arrow: pa.DataType) -> Callable[[Values], pa.Array]:

@@ -59,6 +59,10 @@ LEAVES: list[tuple[Schema, Any, Any, pa.DataType]] = [
         _logical(Type.STRING, f"{TIME}ZonedTimestamp"), "2026-01-31T12:00:00.000001+01:00",
         datetime(2026, 1, 31, 11, microsecond=1, tzinfo=UTC), pa.timestamp("us", "UTC"),
     ),
+    (
+        _logical(Type.STRING, f"{TIME}ZonedTimestamp"), "2026-01-31T12:00:00.000001999Z",
+        datetime(2026, 1, 31, 12, microsecond=1, tzinfo=UTC), None,
+    ),
     (_logical(Type.INT64, "avro.timestamp-micros"), 1, datetime(1970, 1, 1, microsecond=1, tzinfo=UTC), None),
     (_logical(Type.STRING, "io.debezium.data.Json"), '{"a":1}', '{"a":1}', pa.string()),
     (_logical(Type.STRING, "io.debezium.data.Uuid"), "6b29fc40", "6b29fc40", pa.string()),

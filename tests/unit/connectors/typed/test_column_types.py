@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,9 @@ from structlog.testing import capture_logs
 
 from compactor.errors import SnapshotError
 from compactor.model.record import HEADERS
+from compactor.ports import ColumnLayout, Decoded
 from compactor.snapshot import manifest
+from compactor.snapshot.manifest import TypedInputs
 from connectors.chain.spec import chain_spec
 from connectors.placeholders import resolve
 from connectors.typed.column_types import TypeDecoder, ValueTypes
@@ -335,17 +337,54 @@ def test_texts_that_a_schema_repeats_are_bounded(tmp_path: Path, registry: Regis
     assert defaults.take().table.to_pylist() == [{"_rest": enveloped}]
 
 
-def test_columns_of_a_batch_are_bounded() -> None:
-    """Records that would make them too large are whole in `_rest`, those before them in columns."""
-    types = ValueTypes(side="value", chain=chain_spec(PLAIN), resolve=resolve)
-    values = [_json(a="x" * 200_000), _json(a="y" * 200_000), _json(a="z")]
-    records = pa.RecordBatch.from_pydict({"value": values, "headers": pa.array([[]] * 3, HEADERS)})
-    survey = types.survey()
-    survey.add(records)
-    decoder = TypeDecoder(types.reader(), types.layout(survey.kinds(), None, []).type, most_bytes=100_000)
-    columns, unplaced = decoder.decode(records)
-    assert [None if each is None else each["a"][0] for each in columns.to_pylist()] == ["x", None, None]
-    assert sorted(unplaced) == [1, 2]
+class SmallDecoder(TypeDecoder):
+    """Refuses columns of more than a section of records."""
+
+    def decode(self, batch: pa.RecordBatch) -> Decoded:
+        """Decodes records."""
+        decoded = super().decode(batch)
+        assert decoded.columns.nbytes < 80 << 20
+        return decoded
+
+
+class SmallTypes(ValueTypes, frozen=True, kw_only=True):
+    """Types of which `most_bytes` of columns are decoded together."""
+
+    most_bytes: int
+
+    def decoder(self, layout: ColumnLayout) -> TypeDecoder:
+        """Returns what decodes to `layout`."""
+        return SmallDecoder(self.reader(), layout.type, self.most_bytes)
+
+
+def _small(folder: Path, settings: Mapping[str, str], most_bytes: int) -> TypedConnector:
+    connector = TypedConnector(folder, settings, metadata=["_offset"])
+    types = SmallTypes(side="value", chain=chain_spec(settings), resolve=resolve, most_bytes=most_bytes)
+    connector.snapshots.typed = TypedInputs(key=None, value=types, metadata=connector.metadata)
+    return connector
+
+
+def test_columns_of_a_batch_are_bounded(tmp_path: Path, registry: Registry) -> None:
+    """Only a record that alone is too large is whole in `_rest`, and none for what others of its batch have."""
+    large, texts = "x" * 150_000, [str(number) * 30_000 for number in range(10)]
+    connector = _small(tmp_path, PLAIN, 100_000)
+    connector.fold(_rows([*(_json(a=text) for text in texts), _json(a=large), _json(a="z")]))
+    rows = sorted(connector.take().table.to_pylist(), key=lambda each: each["_offset"])
+    assert [each["a"] for each in rows] == [*texts, None, "z"]
+    assert [each["_rest"] for each in rows] == [*[None] * 10, _json(a=large), None]
+    at_once = _small(tmp_path / "avro", registry.settings(), 100_000)
+    messages = [registry.avro(_order(("a", "string")), {"a": text}) for text in [*texts * 5, large]]
+    at_once.fold(_rows(messages))
+    rows = sorted(at_once.take().table.to_pylist(), key=lambda each: each["_offset"])
+    assert [each["a"] for each in rows] == [*texts * 5, None]
+
+
+def test_many_columns_are_decoded_a_few_records_at_a_time(tmp_path: Path) -> None:
+    """What is null in thousands of columns takes memory as well."""
+    connector = _small(tmp_path, PLAIN, 1 << 40)
+    connector.fold(_rows([_json(**{f"f{number}": 1.5 for number in range(4_900)}), *[_json(f1=2)] * 4_000]))
+    table = connector.take().table
+    assert (table["f1"].to_pylist().count(2), table["_rest"].null_count) == (4_000, 4_001)
 
 
 @pytest.mark.parametrize(("fields", "length", "schemas"), [(1, 200_000, 60), (100, 1_000, 60), (3_000, 8, 40)])
