@@ -261,14 +261,17 @@ class Snapshots:
     def _new(self, place: Storage, state: CatalogState, topic: str, now_ms: int) -> Iterator[str]:
         """Yields the id of a new snapshot; removes what is begun of it if it cannot be completed.
 
-        A request that an object store has not answered may still be carried out. So the mark stays there, by which the
-        next snapshot removes what came of it.
+        A request that an object store has not answered may still be carried out, and a task of a failed job may still
+        write. So the mark stays there, by which the next snapshot removes what came of it.
         """
         name = snapshot_id(now_ms, secrets.token_hex(3))
         try:
             yield name
-        except (SnapshotStorageError, SnapshotError) as error:
-            comes_late = isinstance(error, SnapshotStorageError) and not place.is_folder
+        except Exception as error:
+            of_location, of_job = isinstance(error, SnapshotStorageError), _is_of_job(error)
+            if not (of_location or of_job or isinstance(error, SnapshotError)):
+                raise
+            comes_late = of_job or (of_location and not place.is_folder)
             with suppress(SnapshotStorageError):  # a location that is full must not fill up with what was begun
                 self._delete(place, state, topic, name, "it could not be completed", but_mark=comes_late)
             raise

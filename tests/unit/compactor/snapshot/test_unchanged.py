@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
-from compactor.errors import StoppedError
+from compactor.errors import SnapshotError, StoppedError
 from compactor.settings import CompactionPolicy
 from compactor.snapshot import listing, manifest
 from compactor.snapshot.snapshots import Snapshots
@@ -156,7 +156,7 @@ def test_a_snapshot_that_would_differ_is_taken(repeated: Repeated, change: Chang
     """Whatever differs, of its records, of what its manifest says, or of what is left of its files."""
     repeated.take(1000)
     change(repeated)
-    with pytest.raises(AttributeError, match="sparkContext"):
+    with pytest.raises(SnapshotError, match="sparkContext"):
         repeated.copy(2000)
     assert repeated.take(2000) == 1
     assert repeated.take(3000) == 0

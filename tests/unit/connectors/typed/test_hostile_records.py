@@ -117,14 +117,22 @@ class FailingSpark(LocalSpark):
 
 @pytest.mark.parametrize("is_stopping", [False, True])
 def test_a_job_that_spark_fails_fails_the_snapshot_alone(tmp_path: Path, *, is_stopping: bool) -> None:
-    """As if the answer of a task were too large; but no error is made of what a stop has cancelled."""
+    """Its data are removed. During a stop the error stays what it is: the stop may be its cause."""
     connector = TypedConnector(tmp_path, PLAIN)
     owner = connector.connector
     connector.fold([row(0, 0, b"k", b'{"a":1}')])
-    owner.spark = cast("SparkSession", FailingSpark(owner.stopping.set if is_stopping else list))
+
+    def begin() -> None:
+        (name,) = [name for name in connector.shelf.list("c/t") if name[0].isdigit()]
+        connector.shelf.write(f"c/t/{name}/data/0.parquet", b"begun")
+        if is_stopping:
+            owner.stopping.set()
+
+    owner.spark = cast("SparkSession", FailingSpark(begin))
     connector.set(PLAIN)
     with pytest.raises(RuntimeError if is_stopping else SnapshotError, match="maxResultSize"):
         connector.take()
+    assert not [info.path for info in connector.shelf.walk("c/t") if info.path.endswith(".parquet")]
 
 
 @pytest.mark.parametrize(
