@@ -41,12 +41,12 @@ class AvroColumnReader(Struct, frozen=True):
 
     def read(self, values: pa.Array, rows: NDArray[np.intp]) -> ReadColumns:
         """See `ColumnReader.read`."""
-        count = len(values)
+        values = values.take(pa.array(rows))  # no work for what lies between them, nor for the rest of a batch
         _, offsets, data = values.buffers()
-        ends = np.frombuffer(offsets, np.int32)[values.offset : values.offset + count + 1].astype(np.int64)
+        ends = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
         own = AvroBytes(np.frombuffer(data, np.uint8))
-        rows = rows[ends[1:][rows] - ends[:-1][rows] <= self.most]
-        at, lost = ends[:-1][rows] + self.start, ends[1:][rows] + 1
+        is_small = np.diff(ends) <= self.most
+        rows, at, lost = rows[is_small], ends[:-1][is_small] + self.start, ends[1:][is_small] + 1
         build, end = self.scan(own, at, lost)
         is_whole = end < lost
         if not is_whole.all():

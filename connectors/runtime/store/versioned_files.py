@@ -67,10 +67,10 @@ class VersionedFiles:
 
     def read(self, names: Collection[str] | None = None) -> dict[str, bytes]:
         """Reads the newest versions of all files that are there, or of `names`, by name."""
-        for _ in range(_READ_TRIES):
+        for tries_left in reversed(range(_READ_TRIES)):
             with suppress(MissingFileError):
                 listed = _newest_of(self._infos())
-                self._refuse_incomplete(listed)
+                self._refuse_incomplete(listed, is_last=not tries_left)
                 newest = {name: self._read(info) for name, info in listed.items() if names is None or name in names}
                 break
         else:
@@ -83,27 +83,35 @@ class VersionedFiles:
             self._newest, self._knows_all = newest, True
         return {name: version.data for name, version in sorted(newest.items()) if version.data != REMOVED}
 
-    def _refuse_incomplete(self, listed: Collection[str]) -> None:
+    def _refuse_incomplete(self, listed: Collection[str], *, is_last: bool) -> None:
         """Raises StorageError if a file that this process knows is not `listed`: a removal would be.
 
         What answers may be a proxy with a page of its own, a store that lists late, or the empty folder in which
-        nothing is mounted any more.
+        nothing is mounted any more. If other files are listed, and this one is not there either, its removal was
+        forgotten since this process read last. As it may have been replaced while the list was made, it is only
+        forgotten with the last of several lists; before, MissingFileError asks for another.
         """
-        for name, version in self._newest.items():
-            if name not in listed and version.data != REMOVED:
-                place = f"{self._storage.location}/{self._folder}"
-                try:
-                    self._storage.read(self._path(name, version.number), _LONGEST)
-                except MissingFileError:
-                    raise StorageError(
-                        f"{place} has nothing of {name}, which this worker has stored there or read.",
-                        "See whether storage.location is mounted; it is asked again. If the file was removed by hand, "
-                        "start the worker again.",
-                    ) from None
+        for name, version in tuple(self._newest.items()):
+            if name in listed or version.data == REMOVED:
+                continue
+            place = f"{self._storage.location}/{self._folder}"
+            try:
+                self._storage.read(self._path(name, version.number), _LONGEST)
+            except MissingFileError:
+                if listed and not is_last:
+                    raise
+                if listed:
+                    self._newest.pop(name, None)
+                    continue
                 raise StorageError(
-                    f"{place} holds {name}, and a list of it does not show that.",
-                    "See whether storage.location is what answers, and not a proxy; it is asked again.",
-                )
+                    f"{place} has nothing of {name}, which this worker has stored there or read.",
+                    "See whether storage.location is mounted; it is asked again. If the file was removed by hand, "
+                    "start the worker again.",
+                ) from None
+            raise StorageError(
+                f"{place} holds {name}, and a list of it does not show that.",
+                "See whether storage.location is what answers, and not a proxy; it is asked again.",
+            )
 
     def path(self, name: str) -> str:
         """Returns the path of the newest version that this process knows, as it is shown in messages."""

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.errors import StorageError
-from compactor.storage.base import Storage
+from compactor.storage.base import FileInfo, Storage
 from connectors.config.fields import is_connector_name
 from connectors.errors import SupersededError
 from connectors.runtime.store.versioned_files import KEPT_MS, REMOVED, VersionedFiles
@@ -189,6 +189,44 @@ def test_what_is_left_of_a_removal_goes_after_a_while() -> None:
         assert len(memory.walk("")) == left
     files.write("a", NEW)
     assert stored(memory) == {"a": NEW, "b": OLD}
+
+
+def test_a_removal_that_was_forgotten_meanwhile_is_one() -> None:
+    """A process that has not read for longer than a removal is kept reads again what is there, and may write."""
+    clock = ManualClock()
+    memory = MemoryStorage(clock)
+    late = opened(memory)
+    for name in ("a", "b"):
+        late.write(name, OLD)
+    owner = opened(memory)
+    owner.remove("a")
+    owner.forget_removed(clock.now_ms() + KEPT_MS + 1)
+    assert late.read(["b"]) == {"b": OLD}
+    assert late.read() == {"b": OLD}
+    late.write("a", NEW)
+    assert stored(memory) == {"a": NEW, "b": OLD}
+
+
+class Racing(MemoryStorage):
+    """A store whose next list leaves out a file, once `omitted` is set."""
+
+    omitted = ""
+
+    def walk(self, under: str) -> list[FileInfo]:
+        omitted, self.omitted = self.omitted, ""
+        return [info for info in super().walk(under) if not omitted or omitted not in info.path]
+
+
+def test_a_file_that_is_replaced_while_a_folder_is_listed_is_there() -> None:
+    """A list of a disk that was under way may show neither the old version nor the new one."""
+    racing = Racing()
+    files, owner = opened(racing), opened(racing)
+    for name in ("a", "b"):
+        files.write(name, OLD)
+    owner.read()
+    owner.write("a", NEW)
+    racing.omitted = "/a@"
+    assert files.read() == {"a": NEW, "b": OLD}
 
 
 @pytest.mark.parametrize("away", ["walk", "delete"])

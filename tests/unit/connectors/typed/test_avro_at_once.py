@@ -11,9 +11,13 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from compactor.model.record import HEADERS
 from connectors.chain.spec import chain_spec
+from connectors.converters.avro.column_values import Build, column_reader
+from connectors.converters.avro.columns import AvroBytes, Places
+from connectors.data.schema import STRING
 from connectors.placeholders import resolve
 from connectors.typed.column_types import ValueTypes
 from tests.support.memory.schema_registry import MemoryRegistry, served
@@ -131,3 +135,22 @@ def test_records_at_once_are_records_by_themselves(registry: tuple[MemoryRegistr
     assert reader is not None
     rows = np.array([row for row, value in enumerate(values) if value is not None and len(value) > len(head)])
     assert len(reader.read(batch["value"], rows).rows) >= whole
+
+
+def test_what_is_read_of_a_batch_is_the_bytes_of_its_rows() -> None:
+    """Chunks of a large batch would each take as long as all of it, also if records of two schemas alternate."""
+    whole = column_reader({"type": "record", "name": "R", "fields": [{"name": "t", "type": "string"}]}, STRING, 0, 99)
+    assert whole is not None
+    scan, sizes = whole.scan, list[int]()
+
+    def noted(data: AvroBytes, at: Places, lost: Places) -> tuple[Build, Places]:
+        sizes.append(len(data.data))
+        return scan(data, at, lost)
+
+    reader = replace(whole, scan=noted)
+    values = pa.array([b"\x04" + b"%02d" % row for row in range(100)], pa.binary()).slice(1)
+    for rows in ([], [7], [10, 11, 12], [0, 50, 98]):
+        read = reader.read(values, np.array(rows, np.intp))
+        assert read.rows.tolist() == rows
+        assert read.columns.field("t").to_pylist() == [f"{row + 1:02d}" for row in rows]
+        assert sizes.pop() == 3 * len(rows)
