@@ -15,7 +15,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from compactor.decode_errors import UNDECODABLE, why
-from compactor.errors import FoldError
+from compactor.errors import FoldError, StorageError
 from compactor.model.log import PartitionLog, generation_of
 from compactor.model.state import BY_OFFSET, BYTES, CatalogState
 from compactor.model.times import LAST_MS
@@ -297,9 +297,15 @@ def read(place: Storage, folder: str) -> Manifest:
     return decode(place.read(path_of(place, folder) or f"{folder}/{NAME}", LARGE_BYTES))
 
 
-def misfits(manifest: Manifest) -> tuple[Misfits, ...]:
-    """Returns how many records fit no column, by the column that holds them whole, each with the first one's reason."""
-    typed = manifest.typed
+def misfits(place: Storage, folder: str) -> tuple[Misfits, ...]:
+    """Reads how many records of the snapshot in `folder` fit no column, by the column that holds them whole.
+
+    Returns nothing if the manifest cannot be read: who has just taken the snapshot has it all the same.
+    """
+    try:
+        typed = read(place, folder).typed
+    except (StorageError, FoldError):
+        return ()
     if typed is UNSET:
         return ()
     first = {each.column: each for each in reversed(typed.first)}

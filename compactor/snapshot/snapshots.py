@@ -418,14 +418,13 @@ def _is_old(state: CatalogState, topic: str, interval_ms: int, now_ms: int) -> b
 
 def _warn_of_misfits(place: Storage, taken: AddSnapshot) -> None:
     """Logs how many records of the snapshot fit no column, and why the first does not: its table looks whole."""
-    with suppress(StorageError, FoldError):  # the snapshot is taken; its manifest says the same
-        for misfits in manifest.misfits(manifest.read(place, taken.path)):
-            _log.warning(
-                "records of a snapshot fit no column, they are whole in a column of their own",
-                topic=taken.topic,
-                id=taken.id,
-                column=misfits.column,
-                records=misfits.records,
-                of=taken.records,
-                first=misfits.first,
-            )
+    for misfits in manifest.misfits(place, taken.path):
+        _log.warning(
+            "records of a snapshot fit no column, they are whole in a column of their own",
+            topic=taken.topic,
+            id=taken.id,
+            column=misfits.column,
+            records=misfits.records,
+            of=taken.records,
+            first=misfits.first,
+        )

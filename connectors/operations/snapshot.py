@@ -5,11 +5,9 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from compactor.errors import FoldError, StorageError
 from compactor.model.actions import AddSnapshot
 from compactor.snapshot import manifest
 from compactor.snapshot.manifest import Misfits
-from compactor.storage.base import Storage
 from connectors.config.connector import ConnectorConfig
 from connectors.config.engine_settings import kept_catalog, other_snapshots
 from connectors.config.stores import connector_storage, snapshot_storage
@@ -61,15 +59,7 @@ def snapshot(
             each.records,
             each.bytes,
             others.get(each.topic, ()),
-            _misfits(place, each),
+            manifest.misfits(place, each.path),
         )
         for each in taken
     )
-
-
-def _misfits(place: Storage, taken: AddSnapshot) -> tuple[Misfits, ...]:
-    """Returns what the snapshot's manifest says; nothing if it cannot be read or is gone, as the snapshot was taken."""
-    try:
-        return manifest.misfits(manifest.read(place, taken.path))
-    except (StorageError, FoldError):
-        return ()
