@@ -24,6 +24,9 @@ KeyfoldError (compactor.errors)
 │   ├── BrokerRefusedError           the brokers take no such request or setting; retriable
 │   ├── PatternError                 a pattern of the configuration takes too long to match
 │   └── RecordRefusedError           the broker refuses one record for good
+├── BootstrapError                1  a snapshot's table cannot be read, or not be kept current
+│   ├── SnapshotGoneError            the snapshot was removed while its records were handed out
+│   └── ResumeError                  changes may be missing between a position and what the output has
 ├── DataError                     1  a record cannot be converted or transformed
 ├── RegistryError                 4  the schema registry did not answer; retriable
 │   ├── MachineError                 this machine lacks memory, files, threads or room
@@ -184,6 +187,21 @@ class RecordRefusedError(ConnectorError):
     """The broker, or the client as it is set, refuses one record for good, and errors.tolerance does not let it go."""
 
     is_of_record = True
+
+
+class BootstrapError(KeyfoldError):
+    """A snapshot's table cannot be read, or not be kept current with its output topic."""
+
+
+class SnapshotGoneError(BootstrapError):
+    """A snapshot was removed after some of its records were handed out: begin again with the newest."""
+
+
+class ResumeError(BootstrapError):
+    """A reader cannot go on from its position: what changed since may be missing, or is another topic's.
+
+    Begin again with the newest snapshot; the message says if that has to be taken first.
+    """
 
 
 class DataError(KeyfoldError):

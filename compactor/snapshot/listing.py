@@ -35,9 +35,14 @@ class Unreferenced(Struct, frozen=True, kw_only=True):
     others: tuple[str, ...]
 
 
+def is_id(name: str) -> bool:
+    """Returns whether `name` can be that of a snapshot."""
+    return _ID.fullmatch(name) is not None
+
+
 def list_ids(place: Storage, state: CatalogState, topic: str) -> tuple[str, ...]:
     """Lists the ids of all snapshots of `topic` in the location, complete or not, of whatever catalog."""
-    return tuple(name for name in place.list(f"{state.connector}/{topic}") if _ID.fullmatch(name))
+    return tuple(name for name in place.list(f"{state.connector}/{topic}") if is_id(name))
 
 
 def unreferenced(

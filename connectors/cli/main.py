@@ -24,6 +24,7 @@ from compactor.errors import KeyfoldError
 from compactor.spark.errors import briefly
 from connectors import logging_setup
 from connectors.cli.commands.analyze import analyze
+from connectors.cli.commands.bootstrap import bootstrap
 from connectors.cli.commands.clean import clean
 from connectors.cli.commands.connectors import app as connectors_app
 from connectors.cli.commands.delete import delete
@@ -175,13 +176,13 @@ def help_of(command: Callable[..., None]) -> str:
 
 COMMANDS: Final[tuple[Callable[..., None], ...]] = (
     *(run, validate, describe, analyze, get, dump, clean, release, restart, resync, rebuild, snapshot, delete),
-    *(tail, kafka, failpoints, package, demo, version),
+    *(tail, bootstrap, kafka, failpoints, package, demo, version),
 )
 """The subcommands, in the order of `keyfold --help`."""
 
 GROUPS: Final = {
     "Run": "run validate demo",
-    "Look": "describe get dump tail analyze version",
+    "Look": "describe get dump tail bootstrap analyze version",
     "Ask a worker": "connectors restart clean snapshot release dlq",
     "Start over": "resync rebuild delete",
     "For clusters and trials": "package kafka failpoints",

@@ -45,7 +45,7 @@ def tail(
 ) -> None:
     """Prints the committed records of TOPIC as they come, until Ctrl-C or --max; joins no consumer group."""
     config = worker_of(worker)
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, interrupt)
     with suppress(KeyboardInterrupt):  # Ctrl-C is the way to end it
         from connectors.operations import tail as operation
 
@@ -102,5 +102,6 @@ def _known(number: int | None) -> int:
     return number
 
 
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
+def interrupt(_number: int, _frame: FrameType | None) -> None:
+    """Ends a command on SIGTERM as Ctrl-C does."""
     raise KeyboardInterrupt

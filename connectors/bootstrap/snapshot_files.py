@@ -1,0 +1,167 @@
+"""Reads the records of a topic's newest snapshot, in a folder or an object store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from msgspec import UNSET, Struct
+
+from compactor.errors import FoldError, MissingFileError
+from compactor.snapshot import manifest
+from compactor.snapshot.content import APPEND
+from compactor.snapshot.listing import LATEST, is_id
+from compactor.snapshot.manifest import DataFile, Manifest
+from compactor.storage.base import Storage
+from connectors.bootstrap.records import TableRecord
+from connectors.errors import BootstrapError, UsageError
+
+_OPEN_AHEAD: Final = 256
+"""Files that are opened before the first record is handed out: a file of a folder that is open can be read to its end,
+also once its snapshot is removed. A process may mostly have 1,024 of them."""
+_ROWS: Final = 65_536
+"""Records that are in memory at a time while they are handed out."""
+
+
+class SnapshotFiles(Struct, frozen=True):
+    """A snapshot in the storage of its topic's folder: its id and its manifest."""
+
+    place: Storage
+    id: str
+    manifest: Manifest
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether the fields of keys or values are columns."""
+        return self.manifest.typed is not UNSET
+
+    @property
+    def is_appended(self) -> bool:
+        """Whether it has every record, not the last of each key."""
+        return self.manifest.snapshot_mode == APPEND
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Yields the records of each file. Raises MissingFileError if the snapshot was removed."""
+        for file in self.manifest.files:
+            with self._open(file) as reader:
+                yield reader.read()
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yields the records in the order of the files. Raises MissingFileError if the snapshot was removed."""
+        files = self.manifest.files
+        with ExitStack() as stack:
+            ahead = [stack.enter_context(self._open(file)) for file in files[:_OPEN_AHEAD]]
+            for reader in ahead:
+                yield from reader.iter_batches(_ROWS)
+        for file in files[_OPEN_AHEAD:]:
+            with self._open(file) as reader:
+                yield from reader.iter_batches(_ROWS)
+
+    @contextmanager
+    def _open(self, file: DataFile) -> Iterator[pq.ParquetFile]:
+        path = f"{self.id}/{file.path}"
+        with self.place.open_input(path, file.bytes) as stream, self._readable(path):
+            reader = pq.ParquetFile(stream)
+            if reader.metadata.num_rows != file.records:
+                raise self._damaged(path, f"it has {reader.metadata.num_rows:,} records, not {file.records:,}")
+            yield reader
+
+    @contextmanager
+    def _readable(self, path: str) -> Iterator[None]:
+        try:
+            yield
+        except (pa.ArrowException, OSError) as error:
+            raise self._damaged(path, str(error).partition("\n")[0][:200]) from error
+
+    def _damaged(self, path: str, said: str) -> FoldError:
+        return FoldError(
+            f"File {path} of the snapshot in {self.place.location} cannot be read: {said}.",
+            "Restore the file, or take a new snapshot: keyfold snapshot CONNECTOR.json.",
+        )
+
+
+def newest_snapshot(place: Storage) -> SnapshotFiles:
+    """Finds the newest snapshot in the folder of a topic, and reads its manifest.
+
+    Raises UsageError if there is none, MissingFileError if it was removed meanwhile.
+    """
+    try:
+        name = place.read(LATEST).decode(errors="replace").strip()
+    except MissingFileError:
+        raise UsageError(
+            f"There is no snapshot in {place.location}: it has no file {LATEST}.",
+            "Name a topic's folder, <snapshot.location>/<connector>/<topic>; keyfold snapshot takes one.",
+        ) from None
+    if not is_id(name):
+        raise BootstrapError(
+            f"{LATEST} in {place.location} names no snapshot: {name[:40]!r}.",
+            "Write the newest snapshot's id into it, or take a new one: keyfold snapshot CONNECTOR.json.",
+        )
+    return SnapshotFiles(place, name, manifest.read(place, name))
+
+
+class RecordColumns:
+    """Makes records of the rows of one snapshot: key and value as in the topic, or fields if it is typed."""
+
+    def __init__(self, snapshot: SnapshotFiles) -> None:
+        typed = snapshot.manifest.typed
+        self._prefix = "" if typed is UNSET else "_"
+        # Whether values are columns, and the keys bytes as they are in the topic.
+        self._has_fields = typed is not UNSET and typed.value_format != "bytes"
+        self.has_raw_keys = typed is UNSET or typed.key_format == "bytes"
+        self.key = f"{self._prefix}key"
+        self.partition = f"{self._prefix}partition"
+
+    def plain(self, data: pa.RecordBatch) -> pa.RecordBatch:
+        """Returns `data` as records have it: text of keys and values as bytes, the record's time in ms.
+
+        Times in ns become whole numbers, as Python has no type for them.
+        """
+        return data.cast(pa.schema([field.with_type(self._plain_type(field)) for field in data.schema]))
+
+    def record(self, batch: pa.RecordBatch, row: int) -> TableRecord:
+        """Makes the record of a row of a batch that `plain` has returned."""
+        return self._record({name: batch.column(at)[row].as_py() for at, name in enumerate(batch.schema.names)})
+
+    def records(self, batch: pa.RecordBatch) -> Iterator[TableRecord]:
+        """Yields the records of a batch that `plain` has returned."""
+        return map(self._record, batch.to_pylist())
+
+    def _record(self, values: dict[str, Any]) -> TableRecord:
+        own = {name: values.pop(f"{self._prefix}{name}", None) for name in _OWN}
+        return TableRecord(
+            key=own["key"],
+            value=None if self._has_fields else values.pop("value"),
+            partition=own["partition"],
+            offset=own["offset"],
+            timestamp=own["timestamp"],
+            headers=tuple((header["key"], header["value"]) for header in own["headers"] or ()),
+            fields=values if self._has_fields else None,
+        )
+
+    def _plain_type(self, field: pa.Field) -> pa.DataType:
+        if field.name == f"{self._prefix}timestamp":
+            return pa.int64()
+        is_raw = self.has_raw_keys and field.name == self.key
+        if is_raw or (field.name == "value" and not self._has_fields):
+            return pa.binary()
+        return _without_ns(field.type)
+
+
+_OWN: Final = ("key", "partition", "offset", "timestamp", "headers")
+"""The fields of a record that a snapshot's metadata columns have."""
+
+
+def _without_ns(kind: pa.DataType) -> pa.DataType:
+    """Returns `kind` with int64 in place of times in ns, at any depth."""
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_without_ns(field.type)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_without_ns(kind.value_type)))
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_field, kind.item_field.with_type(_without_ns(kind.item_type)))
+    is_ns = (pa.types.is_timestamp(kind) or pa.types.is_time64(kind)) and kind.unit == "ns"
+    return pa.int64() if is_ns else kind

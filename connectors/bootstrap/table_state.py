@@ -1,0 +1,135 @@
+"""Holds the records of a table: those of its snapshot as Arrow has them, and over them what has changed since.
+
+One thread applies changes, others read: a reader sees each record as it was at some moment of its call. In memory are
+the snapshot's columns, a dict with the place of each of its keys, and an object for each key that has changed since.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+from msgspec import UNSET
+
+from connectors.bootstrap.records import Change, TableRecord
+from connectors.bootstrap.snapshot_files import RecordColumns, SnapshotFiles
+from connectors.errors import BootstrapError
+
+Group = int | None
+"""The partition in which a key is looked up; None if a key has one record over all partitions."""
+
+
+class TableState:
+    """The records of a table, by key and partition. Only one thread may call `apply`."""
+
+    def __init__(self, snapshot: SnapshotFiles) -> None:
+        self._columns = RecordColumns(snapshot)
+        self._has_partitions = snapshot.manifest.scope is UNSET
+        # The snapshot's rows, and the number of the first row of each batch.
+        self._batches: list[pa.RecordBatch] = []
+        self._starts: list[int] = []
+        # The row of each key of the snapshot, by group.
+        self._rows: dict[Group, dict[bytes, int]] = {}
+        # What has changed since: None is a deleted key. A group is in here if it is in `_rows`.
+        self._changed: dict[Group, dict[bytes, TableRecord | None]] = {}
+        # The groups as readers go through them; replaced when there is another one.
+        self._groups: tuple[Group, ...] = ()
+        # How many records there are now.
+        self._count = 0
+        _check_keys(snapshot, self._columns, has_partitions=self._has_partitions)
+        for table in snapshot.tables():
+            for batch in table.to_batches():
+                self._add(self._columns.plain(batch))
+        self._changed = {group: {} for group in self._rows}
+        self._groups = tuple(self._rows)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def get(self, key: bytes) -> TableRecord | None:
+        """Returns the record of `key`; of several partitions that of the latest time, then of the last partition."""
+        records = [record for group in self._groups if (record := self._record(group, key)) is not None]
+        return max(records, key=_age) if len(records) > 1 else records[0] if records else None
+
+    def __iter__(self) -> Iterator[TableRecord]:
+        """Yields every record; a key may be there once for each partition."""
+        changed = {group: self._changed[group].copy() for group in self._groups}
+        for batch in self._batches:
+            for record in self._columns.records(batch):
+                if record.key not in changed[record.partition if self._has_partitions else None]:
+                    yield record
+        for records in changed.values():
+            yield from (record for record in records.values() if record is not None)
+
+    def apply(self, changes: Iterable[Change]) -> None:
+        """Replaces and deletes the records of the keys of `changes`."""
+        for change in changes:
+            group = change.partition if self._has_partitions else None
+            if group not in self._changed:
+                self._rows[group], self._changed[group] = {}, {}
+                self._groups = (*self._groups, group)
+            changed, key, record = self._changed[group], change.key, change.record
+            was_there = changed[key] is not None if key in changed else key in self._rows[group]
+            if record is None and key not in self._rows[group]:
+                changed.pop(key, None)
+            else:
+                changed[key] = record
+            self._count += (record is not None) - was_there
+
+    def _record(self, group: Group, key: bytes) -> TableRecord | None:
+        changed = self._changed[group]
+        try:
+            return changed[key]
+        except KeyError:
+            row = self._rows[group].get(key)
+            return None if row is None else self._at(row)
+
+    def _at(self, row: int) -> TableRecord:
+        batch = bisect_right(self._starts, row) - 1
+        return self._columns.record(self._batches[batch], row - self._starts[batch])
+
+    def _add(self, batch: pa.RecordBatch) -> None:
+        self._batches.append(batch)
+        self._starts.append(self._count)
+        keys = batch.column(self._columns.key)
+        if not self._has_partitions:
+            self._index(None, keys, range(self._count, self._count + batch.num_rows))
+        elif batch.num_rows:
+            numbers = batch.column(self._columns.partition).to_numpy()
+            for number in np.unique(numbers).tolist():
+                rows = np.flatnonzero(numbers == number)
+                whole = len(rows) == batch.num_rows
+                self._index(number, keys if whole else keys.take(pa.array(rows)), (rows + self._count).tolist())
+        self._count += batch.num_rows
+
+    def _index(self, group: Group, keys: pa.Array, rows: Iterable[int]) -> None:
+        self._rows.setdefault(group, {}).update(zip(keys.to_pylist(), rows, strict=True))
+
+
+def _age(record: TableRecord) -> tuple[int, int]:
+    return (
+        -1 if record.timestamp is None else record.timestamp,
+        -1 if record.partition is None else record.partition,
+    )
+
+
+def _check_keys(snapshot: SnapshotFiles, columns: RecordColumns, *, has_partitions: bool) -> None:
+    """Raises BootstrapError if the rows of `snapshot` cannot be told apart by the keys of the output."""
+    where = f"Snapshot {snapshot.id} in {snapshot.place.location}"
+    if snapshot.is_appended:
+        raise BootstrapError(
+            f"{where} has every record, not the last of each key (snapshot.mode=append).", "Read it with open_table."
+        )
+    names = {column.name for column in snapshot.manifest.schema}
+    if not columns.has_raw_keys or columns.key not in names:
+        raise BootstrapError(
+            f"{where} has no column {columns.key} with the keys as they are in the output, which changes have.",
+            "Set snapshot.key.format=bytes, and _key in snapshot.metadata.columns, and take a snapshot.",
+        )
+    if has_partitions and columns.partition not in names:
+        raise BootstrapError(
+            f"{where} has no column {columns.partition}, and a key may be in several partitions.",
+            "Set _partition in snapshot.metadata.columns, and take a snapshot.",
+        )
