@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -87,6 +87,10 @@ class Publisher(Protocol):
 
 
 Headers = Sequence[tuple[str, bytes | None]]
+WHOLE: Final = "value"
+"""The column of values that have no fields."""
+LAST_TIME_MS: Final = (1 << 63) // 1000 - 1
+"""Most tools count µs in 64 bits: a time in ms further from the epoch than this makes them fail."""
 
 
 class Filled(NamedTuple):

@@ -14,6 +14,7 @@ from compactor.fold.task_split import task_bytes
 from compactor.model import record
 from compactor.model.log import PartitionLog
 from compactor.model.record import TopicPartition
+from compactor.ports import LAST_TIME_MS
 from compactor.runs.reader import read_file_range
 from compactor.runs.scan import FileRange
 from compactor.runs.writer import ParquetFile
@@ -41,8 +42,6 @@ TABLE: Final = pa.schema(
 # Record bytes that a task copies, and Arrow bytes of a row group in its memory.
 _TASK_BYTES: Final = 512 << 20
 _ROW_GROUP_BYTES: Final = 16 << 20
-_LAST_MS: Final = (1 << 63) // 1000 - 1
-"""Most tools count µs in 64 bits: a time further from the epoch than this many ms makes them fail."""
 
 _FILES: Final = pa.schema(
     [
@@ -161,7 +160,7 @@ def _as_table(batch: pa.RecordBatch, tp: TopicPartition, schema: pa.Schema) -> p
 def times_of(batch: pa.RecordBatch) -> pa.Array:
     """Returns the column `timestamp` as times; null beyond what tools can tell."""
     times = batch["timestamp"]
-    in_bounds = pc.and_(pc.less_equal(times, _LAST_MS), pc.greater_equal(times, -_LAST_MS))
+    in_bounds = pc.and_(pc.less_equal(times, LAST_TIME_MS), pc.greater_equal(times, -LAST_TIME_MS))
     return pc.if_else(in_bounds, times, pa.scalar(None, pa.int64())).cast(TABLE.field("timestamp").type)
 
 

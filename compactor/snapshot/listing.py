@@ -19,7 +19,7 @@ from compactor.storage.base import Storage
 
 LATEST: Final = "LATEST"
 CURRENT: Final = "current"
-# What `snapshots.snapshot_id` makes; other names in the folder are no snapshots.
+# What `write.snapshot_id` makes; other names in the folder are no snapshots.
 _ID: Final = re.compile(r"\d{8}T\d{6}Z-[0-9A-Za-z]+")
 _READ: Final = 2
 """How many of the newest snapshots are dropped only after all others: readers may work from them for minutes."""
@@ -45,6 +45,11 @@ def list_ids(place: Storage, state: CatalogState, topic: str) -> tuple[str, ...]
     return tuple(name for name in place.list(f"{state.connector}/{topic}") if is_id(name))
 
 
+def ids(state: CatalogState, topic: str) -> set[str]:
+    """Returns the ids of the snapshots of `topic` that the catalog names."""
+    return {snapshot.id for snapshot in state.snapshots_of(topic)}
+
+
 def unreferenced(
     place: Storage,
     state: CatalogState,
@@ -60,7 +65,7 @@ def unreferenced(
     the mark, else the manifest, names the catalog. A complete snapshot of its own stays while it is among the newest
     `keep` by id: the catalog may be a copy that was restored from before the snapshot was taken.
     """
-    named = {snapshot.id for snapshot in state.snapshots_of(topic)}
+    named = ids(state, topic)
     newest = sorted(named.union(before), reverse=True)[:keep]
     removable: dict[str, str] = {}
     others: list[str] = []

@@ -1,4 +1,4 @@
-"""Takes the snapshots of one connector: when one is due, and steps 15 to 17 of docs/protocol.md.
+"""Takes the snapshots of one connector: when one is due, of which topics, and in which order its steps are done.
 
 A snapshot is the live records of a topic as plain Parquet, with a manifest that says at which offsets to resume. The
 base runs are the table already: their records are copied without tombstones and without a shuffle. With
@@ -12,7 +12,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import structlog
@@ -20,7 +19,6 @@ import structlog
 from compactor.catalog.catalog import Catalog
 from compactor.errors import (
     FencedError,
-    FoldError,
     KeyfoldError,
     OutOfRoomError,
     SnapshotError,
@@ -37,12 +35,12 @@ from compactor.quarantine import verify
 from compactor.quarantine.quarantine import QuarantineManager
 from compactor.settings import EngineSettings
 from compactor.snapshot import listing, location, manifest
-from compactor.snapshot.content import has_content, is_complete, records_of
-from compactor.snapshot.data_files import write_data
+from compactor.snapshot.content import has_content, is_complete
+from compactor.snapshot.folders import SnapshotFolders
 from compactor.snapshot.location import SnapshotBackoff, snapshot_storage
-from compactor.snapshot.manifest import Manifest, SnapshotInputs, TypedInputs, WrittenFiles
+from compactor.snapshot.manifest import SnapshotInputs, TypedInputs, WrittenFiles
 from compactor.snapshot.repeat import Repeated, copy_data, find_repeated
-from compactor.snapshot.typed_files import kept_columns, write_typed
+from compactor.snapshot.write import snapshot_id, write_snapshot
 from compactor.spark.errors import briefly
 from compactor.spark.job_errors import is_cancelled
 from compactor.storage.base import Storage
@@ -76,11 +74,10 @@ class Snapshots:
         self._catalog = catalog
         self._broker = broker
         self._settings = settings
-        self._place = None if place is None else snapshot_storage(place)
+        keep = settings.snapshot_retention_count
+        self._folders = None if place is None else SnapshotFolders(snapshot_storage(place), catalog.storage, keep)
         # Which topics wait after a failure; replaced by `failed` and after each `take`.
         self._backoff = SnapshotBackoff()
-        # (topic, id) of snapshots of other catalogs that were logged in this run.
-        self._warned: set[tuple[str, str]] = set()
         self._quarantine = quarantine
         self._uncertain = uncertain
         # What makes columns of keys and values; None: they are columns of bytes. Set before the first snapshot.
@@ -91,7 +88,7 @@ class Snapshots:
 
         Not while topics wait for their next try after what `failed` was called with.
         """
-        return self._place is not None and bool(self._due(self._catalog.state, now_ms))
+        return self._folders is not None and bool(self._due(self._catalog.state, now_ms))
 
     def failed(self, error: SnapshotStorageError | SnapshotError, now_ms: int) -> None:
         """Lets snapshots wait after `error` of one that was due, longer each time; `describe` shows it.
@@ -109,10 +106,10 @@ class Snapshots:
 
         If the location refuses, LATEST names an older snapshot until it does not.
         """
-        if self._place is None:
+        if self._folders is None:
             return
         try:
-            listing.repair_latest(self._place, self._catalog.state)
+            listing.repair_latest(self._folders.place, self._catalog.state)
         except SnapshotStorageError as error:
             _log.warning("LATEST or current may be of an older snapshot", error=str(error))
 
@@ -131,20 +128,20 @@ class Snapshots:
         If the output of a topic hides what was published, the topic is left out, with an error: the manifest's output
         offsets stand at what readers of the output can see.
         """
-        if self._place is None:
+        if self._folders is None:
             return ()
         state = self._catalog.state
         mode = self._settings.snapshot_mode
         filled = {log.topic for log in state.logs if has_content(log, mode)}
         topics = [topic for topic in (self._topics(state) if asked else self._due(state, now_ms)) if topic in filled]
         if topics:
-            location.claim(self._place, state, self._storage)
+            location.claim(self._folders.place, state, self._storage)
         hidden = self._broker.hidden(state, topics) if topics else {}
         taken: list[AddSnapshot] = []
         refused: dict[str, SnapshotError] = {topic: _hidden(state, topic, why) for topic, why in hidden.items()}
         for topic in self._quarantine.until_stopped([topic for topic in topics if topic not in hidden]):
             try:
-                taken += self._try(self._place, topic, now_ms, again=again)
+                taken += self._try(self._folders, topic, now_ms, again=again)
             except SnapshotError as error:
                 refused[topic] = error
         self._succeeded({snapshot.topic for snapshot in taken})
@@ -182,13 +179,13 @@ class Snapshots:
         with suppress(StorageError):  # it is shown in the log as well
             location.write_note(self._storage, self._backoff.failure)
 
-    def _try(self, place: Storage, topic: str, now_ms: int, *, again: bool) -> Iterator[AddSnapshot]:
+    def _try(self, folders: SnapshotFolders, topic: str, now_ms: int, *, again: bool) -> Iterator[AddSnapshot]:
         """Takes the snapshot of `topic`; none if its runs are damaged, which go into quarantine then.
 
         Raises SnapshotError for whatever else has ended its jobs: a snapshot ends nothing but itself.
         """
         try:
-            if taken := self._take(place, topic, now_ms, again=again):
+            if taken := self._take(folders, topic, now_ms, again=again):
                 yield taken
         except (SnapshotStorageError, SnapshotError):
             raise
@@ -206,59 +203,56 @@ class Snapshots:
                 "It is tried again. If that lasts, see what the machine lacks, or set snapshot.value.format=bytes.",
             ) from error
 
-    def _take(self, place: Storage, topic: str, now_ms: int, *, again: bool) -> AddSnapshot | None:
+    def _take(self, folders: SnapshotFolders, topic: str, now_ms: int, *, again: bool) -> AddSnapshot | None:
         """Takes the snapshot of `topic` by steps 15 to 17; without `again` none that would repeat a fresh one."""
-        state = self._catalog.state
+        state, place = self._catalog.state, folders.place
         inputs = self._inputs(state, topic)
         newest = find_repeated(place, state, topic, inputs)
         if newest and not again and manifest.is_fresh(newest.manifest, inputs, now_ms):
             _log.info("nothing has changed since the newest snapshot", topic=topic, id=newest.id)
             return None
-        before, named = listing.list_ids(place, state, topic), _ids(state, topic)
+        before, named = listing.list_ids(place, state, topic), listing.ids(state, topic)
         # 15, 16: the mark of the catalog, the data files, the manifest
-        taken = self._copy(place, state, newest, now_ms, inputs) if newest and place.copies_files else None
+        taken = self._copy(folders, state, newest, now_ms, inputs) if newest and place.copies_files else None
         if taken is None:
-            with self._new(place, state, topic, now_ms) as name:
+            with self._new(folders, state, topic, now_ms) as name:
                 taken = write_snapshot(self._spark, self._storage, place, state, topic, name, now_ms, inputs)
         # 17: a commit names it; what was in the location before that commit cannot be a newer owner's
         keep = self._settings.snapshot_retention_count
         try:
             self._catalog.commit(lambda state: [taken, *listing.expired(apply(state, [taken]), topic, keep)], now_ms)
         except FencedError:
-            self._withdraw(place, state, taken)
+            folders.withdraw(state, taken)
             raise
         _log.info("snapshot taken", topic=topic, id=taken.id, records=taken.records, bytes=taken.bytes)
         if inputs.typed is not None:
             _warn_of_misfits(place, taken)
         hit("snapshot.before-latest")
         # 17: then LATEST and current follow, and of what the catalog does not name its own snapshots go
-        state = self._catalog.refresh()
-        with _later("LATEST may name an older snapshot, and old snapshots may still be there", taken):
-            self._lead(place, state, taken)
-            self._delete_unreferenced(place, state, topic, before, named - _ids(state, topic))
+        folders.lead(self._catalog.refresh(), taken, before, named)
         return taken
 
     def _copy(
-        self, place: Storage, state: CatalogState, newest: Repeated, now_ms: int, inputs: SnapshotInputs
+        self, folders: SnapshotFolders, state: CatalogState, newest: Repeated, now_ms: int, inputs: SnapshotInputs
     ) -> AddSnapshot | None:
         """Makes a snapshot of the files of `newest` by steps 15 and 16; None if these cannot be copied.
 
         It is written under another id then: if the answer of a copy was lost, the copy may still appear in this folder.
         """
-        topic = newest.manifest.topic
+        place, topic = folders.place, newest.manifest.topic
 
         def copy(path: str) -> WrittenFiles:
             return copy_data(place, newest, path, self._quarantine.until_stopped)
 
         try:
-            with self._new(place, state, topic, now_ms) as name:
+            with self._new(folders, state, topic, now_ms) as name:
                 return write_snapshot(self._spark, self._storage, place, state, topic, name, now_ms, inputs, copy)
         except SnapshotStorageError as error:
             _log.warning("snapshot cannot be copied, it is written anew", topic=topic, id=newest.id, error=str(error))
             return None
 
     @contextmanager
-    def _new(self, place: Storage, state: CatalogState, topic: str, now_ms: int) -> Iterator[str]:
+    def _new(self, folders: SnapshotFolders, state: CatalogState, topic: str, now_ms: int) -> Iterator[str]:
         """Yields the id of a new snapshot; removes what is begun of it if it cannot be completed.
 
         A request that an object store has not answered may still be carried out, and a task of a failed job may still
@@ -271,20 +265,10 @@ class Snapshots:
             of_location, of_job = isinstance(error, SnapshotStorageError), _is_of_job(error)
             if not (of_location or of_job or isinstance(error, SnapshotError)):
                 raise
-            comes_late = of_job or (of_location and not place.is_folder)
+            comes_late = of_job or (of_location and not folders.place.is_folder)
             with suppress(SnapshotStorageError):  # a location that is full must not fill up with what was begun
-                self._delete(place, state, topic, name, "it could not be completed", but_mark=comes_late)
+                folders.delete(state, topic, name, "it could not be completed", but_mark=comes_late)
             raise
-
-    def _withdraw(self, place: Storage, state: CatalogState, taken: AddSnapshot) -> None:
-        """Removes a snapshot that a newer owner has kept out of the catalog.
-
-        That owner may have removed data of it while this one was frozen before the manifest. Whether the catalog names
-        it is read again: FencedError does not say whether the commit counts.
-        """
-        with suppress(KeyfoldError):  # the next snapshot of the newer owner removes it as well
-            if taken.id not in _ids(Catalog.open(self._storage, state.connector).state, taken.topic):
-                self._delete(place, state, taken.topic, taken.id, "a newer owner has taken over")
 
     def _inputs(self, state: CatalogState, topic: str) -> SnapshotInputs:
         return SnapshotInputs(
@@ -295,102 +279,6 @@ class Snapshots:
             mode=self._settings.snapshot_mode,
             file_bytes=self._settings.snapshot_file_bytes,
             typed=self.typed,
-        )
-
-    def _lead(self, place: Storage, state: CatalogState, taken: AddSnapshot) -> None:
-        """Lets LATEST and `current` lead to `taken`; not in a folder that an operator has given away meanwhile."""
-        if location.owns(place, state):
-            listing.set_latest(place, taken)
-            with _later("current may lead to an older snapshot", taken):
-                listing.set_current(place, taken)
-
-    def _delete_unreferenced(
-        self, place: Storage, state: CatalogState, topic: str, before: Collection[str], dropped: Collection[str]
-    ) -> None:
-        """Deletes what may go; logs of each snapshot of another catalog, once in a worker's run, that it stays."""
-        keep = self._settings.snapshot_retention_count
-        unreferenced = listing.unreferenced(place, state, topic, before, dropped, keep)
-        for name, why in unreferenced.removable.items():
-            self._delete(place, state, topic, name, why)
-        for name in unreferenced.others:
-            if (topic, name) not in self._warned:
-                self._warned.add((topic, name))
-                _log.warning("snapshot of another catalog is left as it is", topic=topic, id=name)
-
-    def _delete(
-        self, place: Storage, state: CatalogState, topic: str, name: str, why: str, *, but_mark: bool = False
-    ) -> None:
-        delete = listing.clear if but_mark else listing.delete
-        delete(place, f"{state.connector}/{topic}/{name}")
-        _log.info("snapshot removed", topic=topic, id=name, why=why)
-
-
-def snapshot_id(now_ms: int, random: str) -> str:
-    """Makes the name of a new snapshot: UTC time and a short random end."""
-    return f"{datetime.fromtimestamp(now_ms // 1000, UTC):%Y%m%dT%H%M%SZ}-{random}"
-
-
-def write_snapshot(
-    spark: SparkSession,
-    storage: Storage,
-    place: Storage,
-    state: CatalogState,
-    topic: str,
-    name: str,
-    now_ms: int,
-    inputs: SnapshotInputs,
-    copy: Callable[[str], WrittenFiles] | None = None,
-) -> AddSnapshot:
-    """Writes the snapshot `name` of `topic` to `place` (the snapshot location), complete with its manifest.
-
-    These are steps 15 and 16. Its data files are written of the runs; or `copy` makes them, given its folder. Its
-    vector holds the ends that the logs have in `state`, whatever is published and ingested meanwhile: each is the end
-    of a fold that was sent completely. Raises FoldError if records are missing, SnapshotError if bytes are no text or a
-    registry does not answer, StorageError.
-    """
-    logs = state.logs_of(topic)
-    path = f"{state.connector}/{topic}/{name}"
-    # 15: the mark first, then the data files
-    location.write_mark(place, path, state, storage)
-    if copy is not None:
-        made = copy(path)
-    elif inputs.typed is None:
-        made = write_data(spark, storage, place.sub(path), logs, inputs)
-    else:
-        kept = kept_columns(place, state, topic)
-        made = write_typed(spark, storage, place.sub(path), logs, inputs, inputs.typed, kept)
-    hit("snapshot.write")
-    # 16: the manifest: from now on the snapshot is complete
-    written = manifest.manifest_of(state, logs, made, now_ms, inputs)
-    _check_counts(written, made.left_out, records_of(logs, inputs.mode))
-    place.write(f"{path}/{manifest.NAME}", manifest.encode(written))
-    hit("snapshot.manifest")
-    return AddSnapshot(
-        topic=topic,
-        id=name,
-        path=path,
-        created_ms=now_ms,
-        source_offsets=written.source_offsets,
-        records=written.records,
-        bytes=sum(file.bytes for file in made.files),
-    )
-
-
-@contextmanager
-def _later(what: str, taken: AddSnapshot) -> Iterator[None]:
-    """Logs what the location refuses once a snapshot is there: the next vacuum and the next snapshot make up for it."""
-    try:
-        yield
-    except SnapshotStorageError as error:
-        _log.warning(what, topic=taken.topic, id=taken.id, error=str(error))
-
-
-def _check_counts(written: Manifest, left_out: int, kept: int | None) -> None:
-    if kept is not None and kept != written.records + left_out:
-        raise FoldError(
-            f"Connector {written.connector}: a snapshot of topic {written.topic} has {written.records} records and "
-            f"left out {left_out}; the runs hold {kept} records.",
-            "Nothing was published of it; see whether files in storage.location were touched.",
         )
 
 
@@ -404,10 +292,6 @@ def _hidden(state: CatalogState, topic: str, why: str) -> SnapshotHiddenError:
         f"Connector {state.connector}: no snapshot of topic {topic} is taken: {why}",
         "It is taken once they do; see the brokers' logs if that lasts.",
     )
-
-
-def _ids(state: CatalogState, topic: str) -> set[str]:
-    return {snapshot.id for snapshot in state.snapshots_of(topic)}
 
 
 def _is_old(state: CatalogState, topic: str, interval_ms: int, now_ms: int) -> bool:

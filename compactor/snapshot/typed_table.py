@@ -9,7 +9,7 @@ import pyarrow as pa
 from msgspec import Struct
 
 from compactor.model.record import TopicPartition
-from compactor.ports import ColumnLayout, Decoded
+from compactor.ports import WHOLE, ColumnLayout, Decoded
 from compactor.snapshot.data_files import TABLE, text_column, times_of
 
 KEY: Final = "_key"
@@ -23,8 +23,6 @@ METADATA: Final[dict[str, pa.DataType]] = {
 """The metadata columns that a snapshot may have, and their types; `_key` has the key's own if keys are typed."""
 REST: Final = {"value": "_rest", "key": "_rest_key"}
 """By side the column of what fits no other."""
-_WHOLE: Final = "value"
-"""The only field of keys that have none; see `ColumnTypes`."""
 _CELL_BYTES: Final = 16
 """Bytes of a decimal, null or not: no other column has more."""
 _BLOOMED: Final = frozenset({pa.binary(), pa.string(), pa.int32(), pa.int64()})
@@ -95,7 +93,7 @@ class TypedTable(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def _is_plain(kind: pa.StructType) -> bool:
-        return [field.name for field in kind] == [_WHOLE]
+        return [field.name for field in kind] == [WHOLE]
 
     def _bytes(self, side: str) -> pa.DataType:
         return pa.string() if side in self.strings else pa.binary()

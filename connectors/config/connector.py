@@ -8,7 +8,6 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from msgspec.structs import replace
 from pydantic import (
-    BaseModel,
     ConfigDict,
     Field,
     InstanceOf,
@@ -35,7 +34,6 @@ from connectors.config.fields import (
     Flag,
     Identity,
     Int,
-    LocationOrNone,
     Long,
     LongOrUnlimited,
     Order,
@@ -53,7 +51,7 @@ from connectors.config.fields import (
 )
 from connectors.config.flat_file import check_size, family_texts
 from connectors.config.secrets import masked
-from connectors.config.snapshot_fields import MetadataColumns, SnapshotFormat, StringColumns
+from connectors.config.snapshots import SnapshotConfig
 from connectors.placeholders import UNLIMITED, Limits, resolve
 
 ClassSettings = Annotated[dict[str, str], family_texts(lambda _: ())]
@@ -63,13 +61,12 @@ _output: Final = partial(setting, group="The output topic")
 _compaction: Final = partial(setting, group="Compaction (Kafka's topic settings)")
 _fold: Final = partial(setting, group="Folding")
 _converters: Final = partial(setting, group="Converters, transforms and predicates")
-_snapshots: Final = partial(setting, group="Snapshots")
 _pace: Final = partial(setting, group="Pace, and what to do when the source has lost records")
 _errors: Final = partial(setting, group="Errors")
 
 
 @flat_file.model_of("connector")
-class ConnectorConfig(BaseModel):
+class ConnectorConfig(SnapshotConfig):
     """Every setting of one connector, checked. Times in ms, sizes in bytes; None if nothing is set.
 
     `ConnectorConfig.model_validate(mapping)` takes the flat mapping of a connector file (texts, numbers, booleans)
@@ -195,37 +192,6 @@ class ConnectorConfig(BaseModel):
     bootstrap_fold_enable: Flag = _fold("bootstrap.fold.enable", "true", importance="medium")
     """Fold the backlog that a new topic has before anything of it is published, so that a reader of a fresh output
     topic gets each key once."""
-    snapshot_location: LocationOrNone = _snapshots("snapshot.location", "none", importance="high")
-    """Folder in which snapshots are kept, as `<snapshot.location>/<name>/<topic>/`; a relative path counts from the
-    folder of the connector file. `none`: no snapshots."""
-    snapshot_interval_ms: Annotated[Long, or_minus_one("only at the end of `--once` and by command", least=1)] = (
-        _snapshots("snapshot.interval.ms", "-1", unit="ms", importance="medium")
-    )
-    """Time between snapshots of a running connector. A snapshot is the folded log: everything that is published is
-    fully folded first, whatever the dirty ratio."""
-    snapshot_mode: Annotated[Literal["latest", "append"], ANY_CASE] = _snapshots(
-        "snapshot.mode", "latest", importance="medium"
-    )
-    """Which records a snapshot holds: `latest` the last one of each key, `append` every record that is kept, also
-    without a key. `append` goes with `cleanup.policy=delete` ([snapshots.md](snapshots.md#every-record))."""
-    snapshot_retention_count: Int = _snapshots("snapshot.retention.count", "3", ge=1, importance="low")
-    """How many snapshots of a topic are kept."""
-    snapshot_string_columns: StringColumns = _snapshots("snapshot.string.columns", "none", importance="low")
-    """Which columns of a snapshot are UTF-8 text (Parquet's STRING) instead of bytes: `key`, `value`, or `key,value`.
-
-    If a record that is to go into the snapshot is not UTF-8 there, its topic gets no new snapshot. The log and
-    `describe` name the record's partition and offset, and everything else goes on."""
-    snapshot_value_format: SnapshotFormat = _snapshots("snapshot.value.format", "bytes", importance="medium")
-    """What a snapshot has of values: `bytes`, as they are kept, or `typed`, a column for each field
-    ([snapshots.md](snapshots.md#typed-columns))."""
-    snapshot_key_format: SnapshotFormat = _snapshots("snapshot.key.format", "bytes", importance="medium")
-    """The same of keys, in the column `_key`."""
-    snapshot_metadata_columns: MetadataColumns = _snapshots(
-        "snapshot.metadata.columns", "_key,_partition,_offset,_timestamp,_headers", importance="low"
-    )
-    """Which columns a typed snapshot has besides those of values and keys."""
-    snapshot_file_bytes: Long = _snapshots("snapshot.file.bytes", "134217728", ge=1024, unit="bytes", importance="low")
-    """Size at which a data file of a snapshot ends and the next begins."""
     max_offsets_per_trigger: LongOrUnlimited = _pace(
         "max.offsets.per.trigger", "unlimited", unit="offsets", importance="medium"
     )

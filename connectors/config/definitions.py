@@ -125,10 +125,10 @@ def paragraphs(model: type[BaseModel]) -> dict[str, tuple[str, ...]]:
     The first says what the field means, the others give details. They are read from the source when they are asked
     for: pydantic (`use_attribute_docstrings`) does so at each start.
     """
-    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
     return {
         field.target.id: tuple(" ".join(part.split()) for part in text.split("\n\n"))
-        for field, below in pairwise(tree.body)  # type: ignore[attr-defined]  # it is a class
+        for kind in _kinds(model)
+        for field, below in pairwise(ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0].body)  # type: ignore[attr-defined]  # it is a class
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and (text := _text(below))
     }
 
@@ -140,9 +140,16 @@ def _text(node: ast.stmt) -> str | None:
     return None
 
 
+def _kinds(model: type[BaseModel]) -> list[type[BaseModel]]:
+    """Returns the classes that declare the fields of `model`: its own first, then those that it inherits from."""
+    return [kind for kind in model.__mro__ if issubclass(kind, BaseModel) and kind is not BaseModel]
+
+
 def _aliased(model: type[BaseModel], *, families: bool) -> Iterator[tuple[str, str, FieldInfo]]:
     """Yields the name in a file, the name in the model, and the field itself, of single keys or of families."""
-    for name, field in model.model_fields.items():
+    fields = model.model_fields
+    for name in (name for kind in _kinds(model) for name in kind.__annotations__ if name in fields):
+        field = fields[name]
         if field.alias and field.alias.endswith(".") is families:
             yield field.alias, name, field
 

@@ -13,13 +13,15 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from compactor.ports import WHOLE
 from connectors.data.schema import Field, Schema, Type
 from connectors.errors import DataError
 from connectors.typed import arrow_types
 from connectors.typed.arrow_types import leaf_count, parts_of
-from connectors.typed.unite import WHOLE, MisfitError, source_of, united
+from connectors.typed.unite import MisfitError, source_of, united
 
 Encode = Callable[[list[Any]], pa.Array]
+StructEncode = Callable[[pa.StructArray], pa.Array]
 MOST_CELLS: Final = 2 << 20
 """Cells that the structs of one column may have in columns which their own schema lacks: a list of a million structs
 of one field, in a column of structs of a thousand, would be gigabytes of nulls."""

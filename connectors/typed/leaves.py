@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compactor.ports import LAST_TIME_MS
 from connectors.data.bounds import MOST_SCALED
 from connectors.errors import DataError
 
@@ -25,8 +26,6 @@ _LONGEST: Final = 16 << 10
 _MOST_SCALE: Final = 20_000
 """Digits after the point of a number that becomes text: PostgreSQL has up to 16,383."""
 _DAY: Final = {pa.time32("ms"): 86_400_000, pa.time64("us"): 86_400_000_000, pa.time64("ns"): 86_400_000_000_000}
-_LAST_MS: Final = (1 << 63) // 1000 - 1
-"""Most tools count µs in 64 bits: a time in ms further from the epoch than this makes them fail."""
 
 
 Values: TypeAlias = list[Any] | pa.Array
@@ -61,7 +60,7 @@ def times(arrow: pa.DataType) -> Callable[[Values], pa.Array]:
 def _bounds(arrow: pa.DataType) -> tuple[int, int] | None:
     if arrow in _DAY:
         return 0, _DAY[arrow] - 1
-    return (-_LAST_MS, _LAST_MS) if pa.types.is_timestamp(arrow) and arrow.unit == "ms" else None
+    return (-LAST_TIME_MS, LAST_TIME_MS) if pa.types.is_timestamp(arrow) and arrow.unit == "ms" else None
 
 
 def moments(values: Values) -> pa.Array:

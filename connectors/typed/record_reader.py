@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
 
+from compactor.errors import SnapshotError
 from connectors.chain.conversion import RejectedError
 from connectors.chain.quoted_settings import Names
 from connectors.chain.rows import headers_at
@@ -18,9 +20,14 @@ from connectors.converters.wire_format import NAMING_HEADERS
 from connectors.data.bounds import check_size
 from connectors.data.record import Header
 from connectors.data.schema import Schema
+from connectors.errors import RegistryError
 from connectors.machine_errors import refuse_machine
 from connectors.rejection import Stage
 
+CHUNK_BYTES: Final = 256 << 10
+"""Bytes of keys or values that are objects of Python at once: they take some 50 times as much, and the columns of
+records that are all symbols of enums (`arrow_types.LONGEST_TEXT`) 1,000 times."""
+CHUNK_ROWS: Final = 8_192
 LONGEST_REASON: Final = 300
 """Characters of the reason why a record fits no column."""
 _NAMING: Final = {side: pa.array(sorted(names), pa.string()) for side, names in NAMING_HEADERS.items()}
@@ -59,3 +66,20 @@ class RecordReader(Struct):
         refuse_machine(error)
         stage = Stage.KEY_CONVERTER if self.side == "key" else Stage.VALUE_CONVERTER
         return str(RejectedError(stage, self.name, error, self.unseen).rejection)[:LONGEST_REASON]
+
+
+def waiting(error: RegistryError) -> SnapshotError:
+    """Returns the error of a snapshot that cannot be taken while a registry does not answer."""
+    return SnapshotError(f"A typed snapshot cannot be taken for now: {error.message}", error.action)
+
+
+def chunks(data: pa.Array, most_rows: int) -> Iterator[slice]:
+    """Yields slices of at most `most_rows`, and of CHUNK_BYTES unless one row alone has more."""
+    sizes = pc.fill_null(pc.binary_length(data), 0).to_numpy(zero_copy_only=False)
+    ends, start = np.cumsum(sizes, dtype=np.int64), 0
+    while start < len(data):
+        before = int(ends[start - 1]) if start else 0
+        end = int(np.searchsorted(ends, before + CHUNK_BYTES, side="right"))
+        end = min(max(start + 1, end), start + most_rows, len(data))
+        yield slice(start, end)
+        start = end

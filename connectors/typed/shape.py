@@ -9,9 +9,9 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
-from connectors.errors import DataError
+from compactor.ports import WHOLE
 from connectors.typed.arrow_types import DEEPEST, MOST_COLUMNS, MOST_NAMES, Place, leaf_count, name_bytes, parts_of
-from connectors.typed.unite import WHOLE, source_of
+from connectors.typed.unite import source_of
 
 _KINDS: Final[dict[type, str]] = {bool: "bool", int: "int", float: "float", str: "text", dict: "object", list: "list"}
 _TYPES: Final = {"bool": pa.bool_(), "int": pa.int64(), "float": pa.float64(), "text": pa.string()}
@@ -168,16 +168,3 @@ class _Columns:
         self._left -= 1
         self._names_left -= place.names
         return made
-
-
-def encode(shape: ValueShape) -> bytes:
-    """Encodes a shape, for another process."""
-    return msgspec.json.encode(shape)
-
-
-def decode(data: bytes | str) -> ValueShape:
-    """Decodes what `encode` has written. Raises DataError."""
-    try:
-        return msgspec.json.decode(data, type=ValueShape)
-    except msgspec.MsgspecError as error:
-        raise DataError(f"The shape of values cannot be read: {error}.") from None

@@ -11,14 +11,13 @@ from typing import Final
 
 import pyarrow as pa
 
+from compactor.ports import WHOLE
 from connectors.data.schema import BITS
 from connectors.errors import DataError
 from connectors.typed.arrow_types import check_size, parts_of
 
 SOURCE: Final = b"source"
 """The metadata of a renamed column that has the name of its field in the records."""
-WHOLE: Final = "value"
-"""The column of values that have no fields."""
 _WHOLE_NUMBERS: Final = tuple(getattr(pa, f"int{bits}")() for bits in sorted(BITS.values()))
 _FLOATS: Final = (pa.float32(), pa.float64())
 
@@ -69,13 +68,13 @@ def _structs(kept: pa.StructType, other: pa.StructType, path: tuple[str, ...]) -
     return pa.struct([*fields, *(pa.field(name, made) for name, made in others.items())])
 
 
-def layout_of(types: Mapping[pa.DataType, int], first: pa.StructType | None = None) -> pa.StructType:
+def layout_of(types: Mapping[pa.DataType, int]) -> pa.StructType:
     """Returns the columns that hold the most records of `types`, each with the number of its records.
 
-    It begins with `first`, then takes types by their number of records; one that does not fit those before adds
-    nothing, nor one that would make it too large.
+    It takes types by their number of records; one that does not fit those before adds nothing, nor one that would make
+    it too large.
     """
-    layout = pa.struct([]) if first is None else first
+    layout = pa.struct([])
     for made in sorted(types, key=lambda made: (-types[made], str(made))):
         try:
             wider = united(layout, as_columns(made))

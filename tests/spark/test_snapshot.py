@@ -19,7 +19,7 @@ from compactor.model.state import CatalogState, apply
 from compactor.settings import CompactionPolicy
 from compactor.snapshot import listing, manifest
 from compactor.snapshot.manifest import SnapshotInputs, TypedInputs
-from compactor.snapshot.snapshots import write_snapshot
+from compactor.snapshot.write import write_snapshot
 from compactor.storage.local import LocalStorage
 from connectors.chain.spec import chain_spec
 from connectors.data.schema import DATE

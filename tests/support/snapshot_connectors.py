@@ -15,7 +15,7 @@ from compactor.model.log import OutputPoint
 from compactor.model.state import CatalogState
 from compactor.quarantine.quarantine import QuarantineManager
 from compactor.settings import CompactionPolicy, EngineSettings
-from compactor.snapshot import listing, location, manifest, snapshots
+from compactor.snapshot import listing, location, manifest, write
 from compactor.snapshot.manifest import WrittenFiles
 from compactor.snapshot.snapshots import Snapshots
 from compactor.storage.base import Storage
@@ -45,8 +45,8 @@ class SnapshotConnector:
         self.catalog.take_over("test", 0)
         self.catalog.commit(lambda _: [SetBuckets(count=1), *(act for topic in topics for act in _filled(topic))], 0)
         self.snapshots = self.begin()
-        monkeypatch.setattr(snapshots, "write_data", _no_data)
-        monkeypatch.setattr(snapshots, "_check_counts", lambda *_: None)
+        monkeypatch.setattr(write, "write_data", _no_data)
+        monkeypatch.setattr(write, "_check_counts", lambda *_: None)
 
     def begin(self, **changes: Any) -> Snapshots:
         """Starts the snapshots of a new task with changed settings."""
@@ -83,12 +83,12 @@ class SnapshotConnector:
 class _Snapshots(Snapshots):
     """Gets the connector in place of Spark, to refuse what it says."""
 
-    def _take(self, place: Any, topic: str, now_ms: int, *, again: bool) -> AddSnapshot | None:
+    def _take(self, folders: Any, topic: str, now_ms: int, *, again: bool) -> AddSnapshot | None:
         connector = cast("SnapshotConnector", self._spark)
         connector.tried.append(topic)
         if topic in connector.refused:
             raise connector.refused[topic]
-        return super()._take(place, topic, now_ms, again=again)
+        return super()._take(folders, topic, now_ms, again=again)
 
 
 def _no_data(_spark: Any, _storage: Storage, folder: Storage, _logs: Any, _inputs: Any) -> WrittenFiles:

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from compactor.errors import SnapshotError
 from compactor.snapshot import listing, location, manifest
 from compactor.snapshot.manifest import SnapshotInputs
-from compactor.snapshot.snapshots import Snapshots, write_snapshot
+from compactor.snapshot.snapshots import Snapshots
+from compactor.snapshot.write import write_snapshot
 from compactor.storage.local import LocalStorage
 from tests.support.brokerless import BrokerlessConnector
 from tests.support.engine import Row, row

@@ -13,7 +13,7 @@ from compactor.snapshot import manifest
 from compactor.snapshot.data_files import TABLE
 from compactor.snapshot.listing import expired
 from compactor.snapshot.manifest import DataFile, Manifest
-from compactor.snapshot.snapshots import snapshot_id
+from compactor.snapshot.write import snapshot_id
 from tests.support.memory.storage import MemoryStorage
 
 FULL = Manifest(

@@ -77,7 +77,7 @@ def test_the_worked_example_of_a_setting_is_the_code() -> None:
         r"^## Adding a setting\n(.*?)^## ", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL | re.MULTILINE
     )
     blocks = re.findall(r"`((?:connectors|compactor)/[\w/]+\.py)`:\n\n((?:    .*\n)+)", section)
-    assert [path for path, _ in blocks] == ["connectors/config/connector.py", "compactor/settings.py"]
+    assert [path for path, _ in blocks] == ["connectors/config/snapshots.py", "compactor/settings.py"]
     for path, block in blocks:
         assert all(line.strip() in (ROOT / path).read_text() for line in block.splitlines())
     named = re.findall(r"`((?:connectors|tests)/[\w/]+\.py)`", section)

@@ -24,7 +24,8 @@ from compactor.snapshot import manifest
 from compactor.snapshot.manifest import TypedInputs
 from connectors.chain.spec import chain_spec
 from connectors.placeholders import resolve
-from connectors.typed.column_types import TypeDecoder, ValueTypes
+from connectors.typed.column_types import ValueTypes
+from connectors.typed.decoder import TypeDecoder
 from tests.support.engine import row
 from tests.support.memory.schema_registry import MemoryRegistry, served
 from tests.support.typed_snapshots import TypedConnector
@@ -348,9 +349,7 @@ class SmallDecoder(TypeDecoder):
 
 
 class SmallTypes(ValueTypes, frozen=True, kw_only=True):
-    """Types of which `most_bytes` of columns are decoded together."""
-
-    most_bytes: int
+    """Types of which the columns of a batch are measured."""
 
     def decoder(self, layout: ColumnLayout) -> TypeDecoder:
         """Returns what decodes to `layout`."""

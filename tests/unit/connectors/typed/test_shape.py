@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from connectors.typed.arrow_types import MOST_COLUMNS, MOST_NAMES, check_size, name_bytes
-from connectors.typed.shape import Shapes, columns_of, decode, encode
+from connectors.typed.shape import Shapes, columns_of
 
 I64, F64, TEXT = pa.int64(), pa.float64(), pa.string()
 
@@ -17,7 +17,7 @@ I64, F64, TEXT = pa.int64(), pa.float64(), pa.string()
 def _columns(*values: Any, kept: pa.StructType | None = None) -> dict[str, pa.DataType]:
     shapes = Shapes()
     shapes.add(values)
-    return {field.name: field.type for field in columns_of(decode(encode(shapes.whole)), kept)}
+    return {field.name: field.type for field in columns_of(shapes.whole, kept)}
 
 
 @pytest.mark.parametrize(

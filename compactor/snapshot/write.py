@@ -1,0 +1,81 @@
+"""Writes one snapshot: steps 15 and 16 of docs/protocol.md, the mark, the data files and the manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from compactor.errors import FoldError
+from compactor.failpoints import hit
+from compactor.model.actions import AddSnapshot
+from compactor.model.state import CatalogState
+from compactor.snapshot import location, manifest
+from compactor.snapshot.content import records_of
+from compactor.snapshot.data_files import write_data
+from compactor.snapshot.manifest import Manifest, SnapshotInputs, WrittenFiles
+from compactor.snapshot.typed_files import kept_columns, write_typed
+from compactor.storage.base import Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def snapshot_id(now_ms: int, random: str) -> str:
+    """Makes the name of a new snapshot: UTC time and a short random end."""
+    return f"{datetime.fromtimestamp(now_ms // 1000, UTC):%Y%m%dT%H%M%SZ}-{random}"
+
+
+def write_snapshot(
+    spark: SparkSession,
+    storage: Storage,
+    place: Storage,
+    state: CatalogState,
+    topic: str,
+    name: str,
+    now_ms: int,
+    inputs: SnapshotInputs,
+    copy: Callable[[str], WrittenFiles] | None = None,
+) -> AddSnapshot:
+    """Writes the snapshot `name` of `topic` to `place` (the snapshot location), complete with its manifest.
+
+    These are steps 15 and 16. Its data files are written of the runs; or `copy` makes them, given its folder. Its
+    vector holds the ends that the logs have in `state`, whatever is published and ingested meanwhile: each is the end
+    of a fold that was sent completely. Raises FoldError if records are missing, SnapshotError if bytes are no text or a
+    registry does not answer, StorageError.
+    """
+    logs = state.logs_of(topic)
+    path = f"{state.connector}/{topic}/{name}"
+    # 15: the mark first, then the data files
+    location.write_mark(place, path, state, storage)
+    if copy is not None:
+        made = copy(path)
+    elif inputs.typed is None:
+        made = write_data(spark, storage, place.sub(path), logs, inputs)
+    else:
+        kept = kept_columns(place, state, topic)
+        made = write_typed(spark, storage, place.sub(path), logs, inputs, inputs.typed, kept)
+    hit("snapshot.write")
+    # 16: the manifest: from now on the snapshot is complete
+    written = manifest.manifest_of(state, logs, made, now_ms, inputs)
+    _check_counts(written, made.left_out, records_of(logs, inputs.mode))
+    place.write(f"{path}/{manifest.NAME}", manifest.encode(written))
+    hit("snapshot.manifest")
+    return AddSnapshot(
+        topic=topic,
+        id=name,
+        path=path,
+        created_ms=now_ms,
+        source_offsets=written.source_offsets,
+        records=written.records,
+        bytes=sum(file.bytes for file in made.files),
+    )
+
+
+def _check_counts(written: Manifest, left_out: int, kept: int | None) -> None:
+    if kept is not None and kept != written.records + left_out:
+        raise FoldError(
+            f"Connector {written.connector}: a snapshot of topic {written.topic} has {written.records} records and "
+            f"left out {left_out}; the runs hold {kept} records.",
+            "Nothing was published of it; see whether files in storage.location were touched.",
+        )

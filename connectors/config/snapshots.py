@@ -1,0 +1,60 @@
+"""The settings of a connector's snapshots."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel
+
+from connectors.config.definitions import setting
+from connectors.config.fields import ANY_CASE, WORDS_OR_NONE, Allowed, Int, LocationOrNone, Long, or_minus_one
+
+SnapshotFormat = Annotated[Literal["bytes", "typed"], ANY_CASE]
+StringColumns = Annotated[
+    frozenset[Literal["key", "value"]],
+    WORDS_OR_NONE,
+    Allowed("none, or some of key, value with commas between them", "LIST"),
+]
+MetadataColumns = Annotated[
+    frozenset[Literal["_key", "_partition", "_offset", "_timestamp", "_headers"]],
+    WORDS_OR_NONE,
+    Allowed("none, or some of _key, _partition, _offset, _timestamp, _headers with commas between them", "LIST"),
+]
+_snapshots: Final = partial(setting, group="Snapshots")
+
+
+class SnapshotConfig(BaseModel):
+    """What a connector file says of snapshots."""
+
+    snapshot_location: LocationOrNone = _snapshots("snapshot.location", "none", importance="high")
+    """Folder in which snapshots are kept, as `<snapshot.location>/<name>/<topic>/`; a relative path counts from the
+    folder of the connector file. `none`: no snapshots."""
+    snapshot_interval_ms: Annotated[Long, or_minus_one("only at the end of `--once` and by command", least=1)] = (
+        _snapshots("snapshot.interval.ms", "-1", unit="ms", importance="medium")
+    )
+    """Time between snapshots of a running connector. A snapshot is the folded log: everything that is published is
+    fully folded first, whatever the dirty ratio."""
+    snapshot_mode: Annotated[Literal["latest", "append"], ANY_CASE] = _snapshots(
+        "snapshot.mode", "latest", importance="medium"
+    )
+    """Which records a snapshot holds: `latest` the last one of each key, `append` every record that is kept, also
+    without a key. `append` goes with `cleanup.policy=delete` ([snapshots.md](snapshots.md#every-record))."""
+    snapshot_retention_count: Int = _snapshots("snapshot.retention.count", "3", ge=1, importance="low")
+    """How many snapshots of a topic are kept."""
+    snapshot_string_columns: StringColumns = _snapshots("snapshot.string.columns", "none", importance="low")
+    """Which columns of a snapshot are UTF-8 text (Parquet's STRING) instead of bytes: `key`, `value`, or `key,value`.
+
+    If a record that is to go into the snapshot is not UTF-8 there, its topic gets no new snapshot. The log and
+    `describe` name the record's partition and offset, and everything else goes on."""
+    snapshot_value_format: SnapshotFormat = _snapshots("snapshot.value.format", "bytes", importance="medium")
+    """What a snapshot has of values: `bytes`, as they are kept, or `typed`, a column for each field
+    ([snapshots.md](snapshots.md#typed-columns))."""
+    snapshot_key_format: SnapshotFormat = _snapshots("snapshot.key.format", "bytes", importance="medium")
+    """The same of keys, in the column `_key`."""
+    snapshot_metadata_columns: MetadataColumns = _snapshots(
+        "snapshot.metadata.columns", "_key,_partition,_offset,_timestamp,_headers", importance="low"
+    )
+    """Which columns a typed snapshot has besides those of values and keys."""
+    snapshot_file_bytes: Long = _snapshots("snapshot.file.bytes", "134217728", ge=1024, unit="bytes", importance="low")
+    """Size at which a data file of a snapshot ends and the next begins."""
