@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from typing import Final
 
 from msgspec import Struct
 
+from compactor.errors import FoldError, MissingFileError
 from compactor.model.actions import AddSnapshot, DropSnapshot
 from compactor.model.state import CatalogState
 from compactor.snapshot import location, manifest
@@ -43,6 +45,19 @@ def is_id(name: str) -> bool:
 def list_ids(place: Storage, state: CatalogState, topic: str) -> tuple[str, ...]:
     """Lists the ids of all snapshots of `topic` in the location, complete or not, of whatever catalog."""
     return tuple(name for name in place.list(f"{state.connector}/{topic}") if is_id(name))
+
+
+def newest_manifest(place: Storage, state: CatalogState, topic: str) -> manifest.Manifest | None:
+    """Reads the manifest of the newest snapshot of `topic` that can be read; None if there is none.
+
+    It is the one that was committed last. If the catalog names none, as after a rebuild, it is the newest by id
+    of those in the location. Raises StorageError.
+    """
+    named = [snapshot.id for snapshot in state.snapshots_of(topic)]
+    for name in reversed(named or sorted(list_ids(place, state, topic))):
+        with suppress(FoldError, MissingFileError):
+            return manifest.read(place, f"{state.connector}/{topic}/{name}")
+    return None
 
 
 def ids(state: CatalogState, topic: str) -> set[str]:

@@ -89,12 +89,27 @@ class Misfits(Struct, frozen=True):
 class TypedInputs(Struct, frozen=True, kw_only=True):
     """What a typed snapshot is made by: the types of keys and values, None if they stay bytes.
 
-    `metadata`: the metadata columns that it has.
+    `metadata`: the metadata columns that it has. `by_default`: the sides for which no setting says that they are typed.
     """
 
     key: ColumnTypes | None
     value: ColumnTypes | None
     metadata: tuple[str, ...]
+    by_default: frozenset[str] = frozenset()
+
+    def after(self, newest: Manifest | None) -> TypedInputs | None:
+        """Returns what the snapshot after `newest` is made by: a side of bytes stays so unless a setting says typed.
+
+        None: both sides are bytes.
+        """
+        if newest is None:
+            return self
+        formats = {"key": BYTES, "value": BYTES}
+        if newest.typed is not UNSET:
+            formats = {"key": newest.typed.key_format, "value": newest.typed.value_format}
+        stay = {side for side in self.by_default if formats[side] == BYTES}
+        key, value = (None if side in stay else types for side, types in (("key", self.key), ("value", self.value)))
+        return None if key is None and value is None else replace(self, key=key, value=value)
 
     @property
     def settings(self) -> str:

@@ -206,7 +206,7 @@ class Snapshots:
     def _take(self, folders: SnapshotFolders, topic: str, now_ms: int, *, again: bool) -> AddSnapshot | None:
         """Takes the snapshot of `topic` by steps 15 to 17; without `again` none that would repeat a fresh one."""
         state, place = self._catalog.state, folders.place
-        inputs = self._inputs(state, topic)
+        inputs = self._inputs(place, state, topic)
         newest = find_repeated(place, state, topic, inputs)
         if newest and not again and manifest.is_fresh(newest.manifest, inputs, now_ms):
             _log.info("nothing has changed since the newest snapshot", topic=topic, id=newest.id)
@@ -270,7 +270,10 @@ class Snapshots:
                 folders.delete(state, topic, name, "it could not be completed", but_mark=comes_late)
             raise
 
-    def _inputs(self, state: CatalogState, topic: str) -> SnapshotInputs:
+    def _inputs(self, place: Storage, state: CatalogState, topic: str) -> SnapshotInputs:
+        typed = self.typed
+        if typed is not None and typed.by_default:
+            typed = typed.after(listing.newest_manifest(place, state, topic))
         return SnapshotInputs(
             output_starts=dict(self._broker.output_starts(state, topic)),
             resume_safe_ms=self._broker.resume_safe_ms(state, topic),
@@ -278,7 +281,7 @@ class Snapshots:
             strings=self._settings.snapshot_string_columns,
             mode=self._settings.snapshot_mode,
             file_bytes=self._settings.snapshot_file_bytes,
-            typed=self.typed,
+            typed=typed,
         )
 
 

@@ -83,6 +83,11 @@ class ClassSpec(Struct, frozen=True):
     texts: dict[str, str]
     limits: Limits = UNLIMITED
 
+    @property
+    def is_bytes(self) -> bool:
+        """Whether it is the converter that neither reads nor writes."""
+        return CONVERTERS.find(self.name).of.java == BYTES
+
     def __repr__(self) -> str:
         return f"ClassSpec({self.name!r})"
 

@@ -141,7 +141,9 @@ def _snapshots_need_place(location: str | None, interval: int, strings: frozense
         yield Fault(name, _NO_PLACE)
 
 
-def _typed_columns(location: str | None, of_values: str, of_keys: str, strings: frozenset[str]) -> Iterator[Fault]:
+def _typed_columns(
+    location: str | None, of_values: str | None, of_keys: str | None, strings: frozenset[str]
+) -> Iterator[Fault]:
     formats = {"snapshot.value.format": of_values, "snapshot.key.format": of_keys}
     typed = {name for name, written in formats.items() if written == "typed"}
     yield from (Fault(name, _NO_PLACE) for name in sorted(typed) if location is None)

@@ -47,10 +47,13 @@ class SnapshotConfig(BaseModel):
 
     If a record that is to go into the snapshot is not UTF-8 there, its topic gets no new snapshot. The log and
     `describe` name the record's partition and offset, and everything else goes on."""
-    snapshot_value_format: SnapshotFormat = _snapshots("snapshot.value.format", "bytes", importance="medium")
+    snapshot_value_format: SnapshotFormat | None = _snapshots("snapshot.value.format", None, importance="medium")
     """What a snapshot has of values: `bytes`, as they are kept, or `typed`, a column for each field
-    ([snapshots.md](snapshots.md#typed-columns))."""
-    snapshot_key_format: SnapshotFormat = _snapshots("snapshot.key.format", "bytes", importance="medium")
+    ([snapshots.md](snapshots.md#typed-columns)).
+
+    Not set: `typed` if values have another converter than `keyfold.Bytes`, otherwise `bytes`. A topic whose newest
+    snapshot has bytes keeps them. So does a connector with `snapshot.string.columns`."""
+    snapshot_key_format: SnapshotFormat | None = _snapshots("snapshot.key.format", None, importance="medium")
     """The same of keys, in the column `_key`."""
     snapshot_metadata_columns: MetadataColumns = _snapshots(
         "snapshot.metadata.columns", "_key,_partition,_offset,_timestamp,_headers", importance="low"

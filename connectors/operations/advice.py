@@ -89,6 +89,7 @@ def advice(
     """
     if config.topics_regex is not None:
         yield from _of_others(config, others)
+    yield from _no_table(config, spec)
     with suppress(ConfigError, ValueError):  # a fault of the file, which is told
         converter = made_converter(spec.value, resolve, is_key=False)
         converter.wait_with(Patience(wait_s=_WAIT_S))
@@ -101,6 +102,19 @@ def advice(
             yield from _taken_in(holds)
         yield from _not_unwrapped(spec, holds, resolve)
         yield from _other_schemas(spec, shapes, resolve)
+
+
+def _no_table(config: ConnectorConfig, spec: ChainSpec) -> Iterator[Fault]:
+    """Yields the settings of typed snapshots by which there are no columns to ask for by name."""
+    written = {"key": spec.written_key, "value": spec.written_value}
+    given = {"key": config.snapshot_key_format, "value": config.snapshot_value_format}
+    for side in (side for side in given if given[side] == "typed" and written[side].is_bytes):
+        yield Fault(
+            f"snapshot.{side}.format",
+            f"typed makes one column of bytes: no converter reads the {side}s. Set {side}.converter, as keyfold.Json.",
+        )
+    if given["key"] == "typed" and "_key" not in config.snapshot_metadata_columns:
+        yield Fault("snapshot.key.format", "typed makes no column: snapshot.metadata.columns lacks _key. Add it there.")
 
 
 def _of_others(config: ConnectorConfig, others: Iterable[OtherFile]) -> Iterator[Fault]:

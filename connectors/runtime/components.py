@@ -53,15 +53,22 @@ def fill_of(connector: ConnectorConfig) -> Fill | None:
 
 def typed_of(connector: ConnectorConfig, chain: ChainSpec) -> TypedInputs | None:
     """Makes what a connector's typed snapshots are made by; None if its snapshots are of bytes."""
-    formats = {"key": connector.snapshot_key_format, "value": connector.snapshot_value_format}
-    if "typed" not in formats.values():
+    given = {"key": connector.snapshot_key_format, "value": connector.snapshot_value_format}
+    written = {"key": chain.written_key, "value": chain.written_value}
+    by_default = frozenset(
+        side
+        for side, chosen in given.items()
+        if chosen is None and not connector.snapshot_string_columns and not written[side].is_bytes
+    )
+    typed = by_default.union(side for side, chosen in given.items() if chosen == "typed")
+    if not typed:
         return None
     from connectors.placeholders import resolve
     from connectors.typed.column_types import ValueTypes  # converters, which most connectors do not need
 
-    sides = {side: ValueTypes(side=side, chain=chain, resolve=resolve) for side in formats if formats[side] == "typed"}
+    sides = {side: ValueTypes(side=side, chain=chain, resolve=resolve) for side in typed}
     metadata = tuple(name for name in METADATA if name in connector.snapshot_metadata_columns)
-    return TypedInputs(key=sides.get("key"), value=sides.get("value"), metadata=metadata)
+    return TypedInputs(key=sides.get("key"), value=sides.get("value"), metadata=metadata, by_default=by_default)
 
 
 def assemble(

@@ -58,6 +58,8 @@ class Deployment:
             "topics": topic,
             "tasks.max": 2,
             "snapshot.location": self._location("snapshots"),
+            "snapshot.key.format": "bytes",
+            "snapshot.value.format": "bytes",
             "errors.deadletterqueue.topic.replication.factor": 1,
         }
         self.worker: dict[str, Any] = {

@@ -15,8 +15,8 @@ _TITLE: Final = "Flights out of New York in 2013, folded by aircraft"
 
 
 def report(outcome: DemoRun, folder: DemoFolder, command: str) -> str:
-    """Says what went in and came out, how long it took, the snapshot's place, and how to go on with `command`."""
-    parts = (_what(outcome), _times(outcome), _snapshot(outcome), _query(outcome), _next(outcome, folder, command))
+    """Says what went in and came out, how long it took, how to go on with `command`, and what is in the snapshot."""
+    parts = (_what(outcome), _times(outcome), _next(outcome, folder, command), _snapshot(outcome), _query(outcome))
     return "\n\n".join([_TITLE, *("\n".join(part) for part in parts)])
 
 

@@ -82,6 +82,8 @@ class Encoding:
             "topics.exclude": rf".*\.(rows|out), .*\.{VISITS}",
             "output.topic": self.output("${topic}"),
             "snapshot.location": str(folder),
+            "snapshot.key.format": "bytes",
+            "snapshot.value.format": "bytes",
             "errors.deadletterqueue.topic.name": self.dead,
         }
 

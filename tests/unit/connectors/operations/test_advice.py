@@ -88,6 +88,23 @@ def warnings(
             "transforms",
             "change events",
         ),
+        (
+            {"topics": "a", "snapshot.location": "s", "snapshot.value.format": "typed"},
+            {},
+            "snapshot.value.format",
+            "bytes",
+        ),
+        (
+            {
+                "topics": "a",
+                "snapshot.location": "s",
+                "snapshot.key.format": "typed",
+                "snapshot.metadata.columns": "_offset",
+            },
+            {},
+            "snapshot.key.format",
+            "lacks _key",
+        ),
         (PATTERN, {"shop.x": [sample(b"v", keyfold_source_topic=b"x")]}, "topics.regex", "what keyfold publishes"),
         (PATTERN, {"shop.transaction": [sample(TRANSACTION)]}, "topics.regex", "what Debezium writes of itself"),
         (PATTERN, {"shop.b": [named("io.debezium.connector.common.Heartbeat")]}, "topics.regex", "topics.exclude"),
