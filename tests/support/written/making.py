@@ -6,10 +6,11 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 import pyarrow as pa
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from compactor.catalog import requests
@@ -23,21 +24,38 @@ from compactor.runs.reader import read
 from compactor.runs.scan import whole
 from compactor.snapshot import listing, location, manifest
 from compactor.snapshot.location import SnapshotBackoff
+from compactor.snapshot.manifest import SnapshotInputs, TypedInputs
+from compactor.snapshot.typed_table import METADATA
+from compactor.snapshot.write import write_snapshot
 from compactor.storage.base import Storage
+from connectors.chain.spec import chain_spec
 from connectors.operations.deletion_preview import DeletionPlan, OutputTopic
+from connectors.placeholders import resolve
 from connectors.runtime.status import ConnectorState, Status, StatusFile
 from connectors.sinks import encode as sink
+from connectors.typed.column_types import ValueTypes
 from tests.support.clocks import ManualClock
+from tests.support.local_spark import LocalSpark
 from tests.support.oracle.simulation import CONNECTOR, Simulation
 from tests.support.requests import leave
 from tests.support.written.folder import PLACES, Sent, Source, Written
 from tests.support.written.history import T0, T1, W0, perform
 from tests.support.written.readers import READERS, Held
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 STRANGER: Final = "20330518T033300Z-f0e1d2"
 """A snapshot of another catalog."""
 OLDER: Final = "20260101T000000Z-a1b2c3"
 """A snapshot with the manifest's old name, and neither mark nor the id of a catalog."""
+TYPED: Final = "20330518T033200Z-d4e5f6"
+"""A typed snapshot, of format 2, that the catalog does not name."""
+_CONVERTERS: Final = {
+    "key.converter": "keyfold.String",
+    "value.converter": "keyfold.Json",
+    "value.converter.schemas.enable": "false",
+}
 
 
 def make(folder: Path) -> None:
@@ -78,6 +96,7 @@ def _beside(simulation: Simulation) -> None:
     location.write_note(storage, failure)
     _ask(storage, now_ms)
     _add_snapshots(simulation)
+    _add_typed(simulation)
 
 
 def _ask(storage: Storage, now_ms: int) -> None:
@@ -114,6 +133,24 @@ def _add_snapshots(simulation: Simulation) -> None:
         STRANGER,
         OLDER,
     }
+
+
+def _add_typed(simulation: Simulation) -> None:
+    """Keys are text and values are numbers; what is no number is whole in `_rest`."""
+    state, chain = simulation.components.catalog.state, chain_spec(_CONVERTERS)
+    keys, values = (ValueTypes(side=side, chain=chain, resolve=resolve) for side in ("key", "value"))
+    inputs = SnapshotInputs(
+        output_starts={},
+        resume_safe_ms=None,
+        policy=simulation.components.settings.policy,
+        typed=TypedInputs(key=keys, value=values, metadata=tuple(METADATA)),
+    )
+    spark = cast("SparkSession", LocalSpark())
+    now_ms = simulation.clock.now_ms()
+    taken = write_snapshot(spark, simulation.storage, simulation.shelf, state, "u", TYPED, now_ms, inputs)
+    typed = manifest.read(simulation.shelf, taken.path).typed
+    assert typed is not UNSET
+    assert typed.unplaced.keys() == {"_rest", "_rest_key"}
 
 
 def _in_other(made: Path, simulation: Simulation) -> None:
