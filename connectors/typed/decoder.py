@@ -72,8 +72,9 @@ class TypeDecoder:
             places = np.full(batch.num_rows, -1)
             for rows, part in parts:
                 places[rows] = np.count_nonzero(places >= 0) + np.arange(len(part))
-            rest = np.flatnonzero(places < 0)
-            others = batch.take(pa.array(rest)) if parts else batch
+            rest = self._by_schema(batch, np.flatnonzero(places < 0))
+            is_moved = bool(np.any(rest != np.arange(batch.num_rows))) if len(rest) == batch.num_rows else True
+            others = batch.take(pa.array(rest)) if is_moved else batch
             unplaced = dict[int, str]()
             own = list(self._parts(others, others[self._reader.side], unplaced))
         except RegistryError as error:
@@ -82,9 +83,21 @@ class TypeDecoder:
             return Decoded(pa.nulls(1, self._columns), {0: _TOO_LARGE})
         places[rest] = batch.num_rows - len(rest) + np.arange(len(rest))
         columns = pa.concat_arrays([pa.nulls(0, self._columns), *(part for _, part in parts), *own])
-        if parts:
+        if is_moved:
             columns = columns.take(pa.array(places))
         return Decoded(columns, {int(rest[row]): reason for row, reason in unplaced.items()})
+
+    def _by_schema(self, batch: pa.RecordBatch, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Returns `rows` with those of each schema side by side.
+
+        A converter remembers some schemas only: in turns, records of more of them would have theirs parsed each.
+        """
+        size = self._reader.converter.schema_bytes
+        if not size or self._reader.names_schemas(batch):
+            return rows
+        heads = pc.binary_slice(batch[self._reader.side].take(pa.array(rows)), 0, size)
+        codes = pc.dictionary_encode(heads).indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        return rows[np.argsort(codes, kind="stable")]
 
     def _by_columns(self, batch: pa.RecordBatch, data: pa.Array) -> Iterator[tuple[NDArray[np.intp], pa.StructArray]]:
         """Yields the rows of records that can be read at once, if many have one schema, and their columns.

@@ -24,6 +24,9 @@ from connectors.typed.shape import Shapes
 _MOST_KINDS: Final = 1_000
 """Types that one task collects: each record may bring one of its own. Of a further one the records are in `_rest`,
 unless they fit by chance."""
+_MOST_HEADS: Final = 10_000
+"""Schemas, known or not, of which a task remembers by what stands before the data what it counts: a converter would
+parse them, and a registry be asked for those that it does not know, once for each batch."""
 _KINDS_BYTES: Final = 4 << 20
 """Bytes of those types, as they are sent to the worker by each task: some hundred types of a hundred columns."""
 
@@ -42,6 +45,8 @@ class TypeSurvey:
         # What counts the records of a schema: the same for all schemas of one type, which is slow to be looked up.
         self._count_of = OfSchema(self._new_count)
         self._counts: dict[pa.DataType, _Count] = {}
+        # What counts the records that begin with the same bytes; None if these name no schema that can be read.
+        self._of_head: dict[bytes, _Count | None] = {}
         # How many more bytes of types may be sent.
         self._left = _KINDS_BYTES
         self._shapes = Shapes()
@@ -57,28 +62,35 @@ class TypeSurvey:
             elif self._reader.names_schemas(batch):
                 headers_of = self._reader.headers_of(batch)
                 for row, value in enumerate(data.to_pylist()):
-                    self._add_schema(partial(headers_of, row), value, 1)
+                    if value is not None and (counted := self._counted(partial(headers_of, row), value)) is not None:
+                        counted.records += 1
             else:
                 heads = pc.value_counts(pc.binary_slice(data, 0, size))
                 for head, count in zip(heads.field(0).to_pylist(), heads.field(1).to_pylist(), strict=True):
-                    self._add_schema(tuple, head, count)
+                    if head is not None and (counted := self._of(head)) is not None:
+                        counted.records += count
         except RegistryError as error:
             raise waiting(error) from error
 
-    def _add_schema(self, headers: Callable[[], Sequence[Header]], data: bytes | None, count: int) -> None:
-        """Adds `count` records that say their schema as `data` does; what cannot be read has no type."""
-        if data is None:
-            return
+    def _of(self, head: bytes) -> _Count | None:
+        """Returns what counts the records that begin with `head`, as `_counted`."""
+        if head in self._of_head:
+            return self._of_head[head]
+        counted = self._counted(tuple, head)
+        if len(self._of_head) < _MOST_HEADS:
+            self._of_head[head] = counted
+        return counted
+
+    def _counted(self, headers: Callable[[], Sequence[Header]], data: bytes) -> _Count | None:
+        """Returns what counts the records that say their schema as `data` does; None if that cannot be read."""
         try:
-            self._count(self._reader.converter.schema_of(list(headers()), data), count)
+            schema = self._reader.converter.schema_of(list(headers()), data)
+            return None if schema is None else self._count_of(schema)
         except RegistryError:
             raise
         except Exception as error:  # noqa: BLE001  # a schema may hold anything
             refuse_machine(error)
-
-    def _count(self, schema: Schema | None, count: int) -> None:
-        if schema is not None:
-            self._count_of(schema).records += count
+            return None
 
     def _new_count(self, schema: Schema) -> _Count:
         kind = type_of(schema)
@@ -111,7 +123,8 @@ class TypeSurvey:
             schema, value = self._reader.read(headers_of(row), data)
             if schema is None and value is not None:
                 values.append(value)
-            self._count(schema, 1)
+            if schema is not None:
+                self._count_of(schema).records += 1
         except RegistryError:
             raise
         except Exception as error:  # noqa: BLE001  # a schema may hold anything

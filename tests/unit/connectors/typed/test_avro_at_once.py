@@ -154,3 +154,33 @@ def test_what_is_read_of_a_batch_is_the_bytes_of_its_rows() -> None:
         assert read.rows.tolist() == rows
         assert read.columns.field("t").to_pylist() == [f"{row + 1:02d}" for row in rows]
         assert sizes.pop() == 3 * len(rows)
+
+
+def test_records_of_schemas_in_turns_keep_their_places(registry: tuple[MemoryRegistry, str]) -> None:
+    """They are read schema by schema: each row has its own record's values, and its own reason if it has none."""
+    memory, url = registry
+    fields = [f"f{number}" for number in range(40)]
+    heads = {
+        name: b"\0"
+        + memory.add({"type": "record", "name": "R", "fields": [{"name": name, "type": "long"}]}).to_bytes(4, "big")
+        for name in fields
+    }
+    unknown = b"\0" + (9_999).to_bytes(4, "big") + b"\x02"
+    values = [*(heads[name] + bytes([2 * turn]) for turn in range(3) for name in fields), unknown, None, b""]
+    settings = {"value.converter": "keyfold.Avro", "value.converter.schema.registry.url": url}
+    types = ValueTypes(side="value", chain=chain_spec(settings), resolve=resolve)
+    batch = pa.record_batch({"value": pa.array(values, pa.binary()), "headers": pa.array([[]] * len(values), HEADERS)})
+    survey = types.survey()
+    survey.add(batch)
+    survey.add(batch)
+    kinds = survey.kinds()
+    survey.close()
+    assert sorted(kinds.values()) == [6] * len(fields)
+    decoder = types.decoder(types.layout(kinds, None, []))
+    decoded = decoder.decode(batch)
+    decoder.close()
+    rows = [
+        {name: value for name, value in row.items() if value is not None} for row in decoded.columns.to_pylist()[:120]
+    ]
+    assert rows == [{name: turn} for turn in range(3) for name in fields]
+    assert decoded.unplaced.keys() == {120, 122}
