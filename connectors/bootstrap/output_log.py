@@ -87,7 +87,9 @@ class OutputLog:
         if self._looked_ms is None or self._clock.monotonic_ms() - self._looked_ms >= LOOK_MS:
             self._look_again()
         with reading(self._settings, f"Topic {self._topic}", self._topic):
-            messages = self._consumer.consume(MOST, timeout_s)
+            messages = self._consumer.consume(1, timeout_s)
+            if messages:  # with more to wait for, librdkafka would wait for all of them
+                messages += self._consumer.consume(MOST - 1, 0)
             records = [message for message in messages if self._is_record(message)]
             self._check_age()
             self._note(records)

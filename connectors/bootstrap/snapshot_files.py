@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
@@ -122,9 +122,9 @@ class RecordColumns:
         """
         return data.cast(pa.schema([field.with_type(self._plain_type(field)) for field in data.schema]))
 
-    def record(self, batch: pa.RecordBatch, row: int) -> TableRecord:
-        """Makes the record of a row of a batch that `plain` has returned."""
-        return self._record({name: batch.column(at)[row].as_py() for at, name in enumerate(batch.schema.names)})
+    def record(self, columns: Mapping[str, pa.Array], row: int) -> TableRecord:
+        """Makes the record of a row of the columns of a batch that `plain` has returned."""
+        return self._record({name: column[row].as_py() for name, column in columns.items()})
 
     def records(self, batch: pa.RecordBatch) -> Iterator[TableRecord]:
         """Yields the records of a batch that `plain` has returned."""

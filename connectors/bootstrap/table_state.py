@@ -29,6 +29,8 @@ class TableState:
         self._has_partitions = snapshot.manifest.scope is UNSET
         # The snapshot's rows, and the number of the first row of each batch.
         self._batches: list[pa.RecordBatch] = []
+        # The columns of each batch by name: to ask a batch for them takes longer than to read them.
+        self._arrays: list[dict[str, pa.Array]] = []
         self._starts: list[int] = []
         # The row of each key of the snapshot, by group.
         self._rows: dict[Group, dict[bytes, int]] = {}
@@ -88,10 +90,11 @@ class TableState:
 
     def _at(self, row: int) -> TableRecord:
         batch = bisect_right(self._starts, row) - 1
-        return self._columns.record(self._batches[batch], row - self._starts[batch])
+        return self._columns.record(self._arrays[batch], row - self._starts[batch])
 
     def _add(self, batch: pa.RecordBatch) -> None:
         self._batches.append(batch)
+        self._arrays.append(dict(zip(batch.schema.names, batch.columns, strict=True)))
         self._starts.append(self._count)
         keys = batch.column(self._columns.key)
         if not self._has_partitions:
