@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from threading import Lock
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -44,10 +45,13 @@ from compactor.snapshot.write import snapshot_id, write_snapshot
 from compactor.spark.errors import briefly
 from compactor.spark.job_errors import is_cancelled
 from compactor.storage.base import Storage
+from compactor.turns import turn
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+ONE_TYPED: Final = Lock()
+"""Held while a typed snapshot is taken: its tasks wait for registries, and several would hold all of Spark's places."""
 _log = structlog.get_logger()
 
 
@@ -215,8 +219,11 @@ class Snapshots:
         # 15, 16: the mark of the catalog, the data files, the manifest
         taken = self._copy(folders, state, newest, now_ms, inputs) if newest and place.copies_files else None
         if taken is None:
-            with self._new(folders, state, topic, now_ms) as name:
-                taken = write_snapshot(self._spark, self._storage, place, state, topic, name, now_ms, inputs)
+            with self._turn(inputs) as mine:
+                if not mine:
+                    return None
+                with self._new(folders, state, topic, now_ms) as name:
+                    taken = write_snapshot(self._spark, self._storage, place, state, topic, name, now_ms, inputs)
         # 17: a commit names it; what was in the location before that commit cannot be a newer owner's
         keep = self._settings.snapshot_retention_count
         try:
@@ -231,6 +238,12 @@ class Snapshots:
         # 17: then LATEST and current follow, and of what the catalog does not name its own snapshots go
         folders.lead(self._catalog.refresh(), taken, before, named)
         return taken
+
+    def _turn(self, inputs: SnapshotInputs) -> AbstractContextManager[bool]:
+        """Waits until no other typed snapshot is taken, and yields True; False if a stop comes before."""
+        if inputs.typed is None:
+            return nullcontext(enter_result=True)
+        return turn(ONE_TYPED, lambda: self._quarantine.is_stopping)
 
     def _copy(
         self, folders: SnapshotFolders, state: CatalogState, newest: Repeated, now_ms: int, inputs: SnapshotInputs

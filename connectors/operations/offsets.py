@@ -15,13 +15,14 @@ from msgspec.structs import replace
 from compactor.catalog.catalog import Catalog
 from compactor.catalog.owner_lock import OwnerLock
 from compactor.catalog.requests import Request
-from compactor.errors import KeyfoldError
+from compactor.errors import KeyfoldError, OffsetChangeError
 from compactor.generation.plan import OffsetChange
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
 from connectors.clock import SYSTEM_CLOCK
 from connectors.config.connector import ConnectorConfig
 from connectors.config.engine_settings import kept_catalog
+from connectors.config.selection import select
 from connectors.config.stores import connector_storage
 from connectors.config.worker import WorkerConfig
 from connectors.kafka.client_settings import ClientSettings
@@ -128,7 +129,9 @@ def _change(
     storage = connector_storage(worker, connector.name)
     changed: list[ChangedLog] = []
     clients, clock = ClientSettings.of(worker, connector), SYSTEM_CLOCK
-    buckets = ids_to_have(kept_catalog(storage, connector.name).state, connector)
+    state = kept_catalog(storage, connector.name).state
+    _refuse_other_output(state, connector)
+    buckets = ids_to_have(state, connector)
 
     def change(fenced: Fenced) -> None:
         carry_out(OffsetChanger(*fenced), choose, clock.now_ms(), changed)
@@ -141,6 +144,18 @@ def _change(
         )
         broker.close()
     return tuple(changed)
+
+
+def _refuse_other_output(state: CatalogState, connector: ConnectorConfig) -> None:
+    """Raises OffsetChangeError if a topic would have another output than it began with: no run could go on from it."""
+    for name in select(connector, state.topics):
+        configured, output = connector.output_topic(name), state.topics[name].output
+        if configured != output:
+            raise OffsetChangeError(
+                f"Connector {connector.name}: output.topic is {configured or 'none'} for source topic {name}, but it "
+                f"began with {output or 'none'}; nothing was changed.",
+                "Set output.topic back, or use a new connector name for the new output topic.",
+            )
 
 
 def carry_out(changer: OffsetChanger, choose: Choose, now_ms: int, changed: list[ChangedLog]) -> None:

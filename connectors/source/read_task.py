@@ -63,6 +63,9 @@ class ChainLimits(Struct, frozen=True):
 
 
 LIMITS: Final = ChainLimits()
+IN_DRIVER: Final = ChainLimits(portion=1.0, written=1.5)
+"""In the driver a micro-batch has few records (`read_route.DRIVER_READ_MAX`): a chain takes half a second for all of
+them at most, unless records are made to take long. 5 s and 10 s held up all other connectors for 10 s a minute."""
 TURN: Final = EarlyEnd(idle_s=5.0, total_s=TURN_S)
 """When a large job gives its turn back: 5 s without progress are enough to find a log end after which nothing is stable
 yet (`range_cursors.nothing_left`), while a minute, after which brokers count as unreachable, would be everybody's."""
@@ -107,7 +110,7 @@ def read_in_driver(
     read_tasks: Iterable[ReadTask],
     writers: Executor,
     deliver: Callable[[int, Batch | PortionLateError], None],
-    limits: ChainLimits = LIMITS,
+    limits: ChainLimits = IN_DRIVER,
 ) -> None:
     """Reads a small micro-batch in this process; calls `deliver` for each portion as soon as `writers` have written it.
 

@@ -21,12 +21,13 @@ from connectors.chain.quoted_settings import of_reading, of_writing
 from connectors.chain.spec import ChainSpec, ClassSpec, Resolve, made_converter
 from connectors.converters.names import CONVERTERS
 from connectors.machine_errors import refuse_machine
+from connectors.registry.patience import Patience
 from connectors.rejection import reason_of
 from connectors.transforms.transform import Side
 from connectors.typed.arrow_types import check_size
 from connectors.typed.decoder import MOST_BYTES, TypeDecoder
 from connectors.typed.kinds import SurveyedType, text_of, type_from
-from connectors.typed.record_reader import RecordReader
+from connectors.typed.record_reader import WAIT_S, RecordReader
 from connectors.typed.shape import Shapes, columns_of
 from connectors.typed.survey import TypeSurvey
 from connectors.typed.unite import layout_of, named, renamed
@@ -40,12 +41,14 @@ class ValueTypes(Struct, frozen=True, kw_only=True):
     """The types of the keys, or the values (`side`), of a connector with `chain`.
 
     `most_bytes`: bytes that the columns of records which are decoded together may have.
+    `wait_s`: for how many seconds each survey, and each decoder, waits for registries in all.
     """
 
     side: str
     chain: ChainSpec
     resolve: Resolve
     most_bytes: int = MOST_BYTES
+    wait_s: float = WAIT_S
 
     @property
     def settings(self) -> str:
@@ -87,6 +90,7 @@ class ValueTypes(Struct, frozen=True, kw_only=True):
         side = _SIDES[self.side]
         converter = made_converter(self._class, self.resolve, is_key=side is Side.KEY)
         converter.name_logical_types()
+        converter.wait_with(Patience(wait_s=self.wait_s))
         unseen = tuple(dict.fromkeys([*of_reading(self.chain, side), *of_writing(self.chain, side)]))
         return RecordReader(self.side, self._class.name, converter, self.chain.most_read, unseen)
 

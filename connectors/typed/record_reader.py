@@ -20,7 +20,7 @@ from connectors.converters.wire_format import NAMING_HEADERS
 from connectors.data.bounds import check_size
 from connectors.data.record import Header
 from connectors.data.schema import Schema
-from connectors.errors import RegistryError
+from connectors.errors import PortionLateError, RegistryError
 from connectors.machine_errors import refuse_machine
 from connectors.rejection import Stage
 
@@ -30,6 +30,12 @@ records that are all symbols of enums (`arrow_types.LONGEST_TEXT`) 1,000 times."
 CHUNK_ROWS: Final = 8_192
 LONGEST_REASON: Final = 300
 """Characters of the reason why a record fits no column."""
+WAIT_S: Final = 20.0
+"""How long (s) a Spark task of a snapshot waits for registries in all: a backlog of another connector may wait for that
+task to end. A registry that is well answers a thousand questions by then."""
+_SLOW: Final = (
+    "It is tried again, later each time. See how fast the registry answers, or set snapshot.value.format=bytes."
+)
 _NAMING: Final = {side: pa.array(sorted(names), pa.string()) for side, names in NAMING_HEADERS.items()}
 """By side the headers that say with which schema it is written."""
 HeadersOf = Callable[[int], Sequence[Header]]
@@ -70,7 +76,8 @@ class RecordReader(Struct):
 
 def waiting(error: RegistryError) -> SnapshotError:
     """Returns the error of a snapshot that cannot be taken while a registry does not answer."""
-    return SnapshotError(f"A typed snapshot cannot be taken for now: {error.message}", error.action)
+    action = _SLOW if isinstance(error, PortionLateError) else error.action
+    return SnapshotError(f"A typed snapshot cannot be taken for now: {error.message}", action)
 
 
 def chunks(data: pa.Array, most_rows: int) -> Iterator[slice]:

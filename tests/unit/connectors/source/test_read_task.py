@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import secrets
 import struct
 import threading
@@ -31,7 +32,7 @@ from connectors.source.assignment import PortionSplit, ReadTask
 from connectors.source.micro_batches import MicroBatches
 from connectors.source.plan import SourceRange
 from connectors.source.portion import Offer
-from connectors.source.read_task import ChainLimits, read_in_driver, read_task, write_transformed
+from connectors.source.read_task import IN_DRIVER, ChainLimits, read_in_driver, read_task, write_transformed
 from tests.support.engine import intake
 from tests.support.memory.cluster import MemoryCluster
 from tests.support.memory.schema_registry import MemoryRegistry
@@ -170,6 +171,12 @@ def test_a_writer_that_hangs_holds_up_no_micro_batch(found: Portions) -> None:
         assert time.monotonic() - began < 5
         assert [type(delivered[1]), type(delivered[2])] == [PortionLateError, Batch]
         goes_on.set()
+
+
+def test_the_driver_waits_for_no_chain_for_two_seconds() -> None:
+    """All connectors of the worker publish nothing meanwhile."""
+    assert max(IN_DRIVER.portion, IN_DRIVER.written) < 2
+    assert inspect.signature(read_in_driver).parameters["limits"].default is IN_DRIVER
 
 
 def test_connectors_that_hold_every_writer_hold_up_no_other_again(found: Portions) -> None:

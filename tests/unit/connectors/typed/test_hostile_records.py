@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import base64
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import httpx
 import pyarrow as pa
 import pytest
 from msgspec import Struct
@@ -14,6 +17,9 @@ from msgspec.structs import replace
 
 from compactor.errors import SnapshotError
 from compactor.model.record import HEADERS
+from compactor.ports import ColumnLayout
+from compactor.snapshot.snapshots import ONE_TYPED
+from compactor.turns import LOOK_S
 from connectors.chain.rows import MOST_HEADERS
 from connectors.chain.spec import chain_spec
 from connectors.errors import DataError
@@ -29,6 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PLAIN = {"value.converter": "keyfold.Json", "value.converter.schemas.enable": "false"}
+ANSWERS_S = 0.1
 KEPT_INT = base64.b64encode(pa.schema([("type", pa.int64())]).serialize().to_pybytes()).decode()
 
 
@@ -52,6 +59,34 @@ def test_a_record_of_too_many_headers_fits_no_column(name: str, schema: Any, dat
         columns, unplaced = types.decoder(types.layout(survey.kinds(), None, [])).decode(batch)
     assert [each and each["id"] for each in columns.to_pylist()] == [1, None, 1]
     assert "headers" in unplaced[1]
+
+
+class SlowRegistry(MemoryRegistry):
+    """A registry that takes a while for each answer."""
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Answers late."""
+        time.sleep(ANSWERS_S)
+        return super().handle_request(request)
+
+
+def test_a_registry_that_answers_each_question_in_time_holds_no_task() -> None:
+    """Ten answers a second may be waited for as many times as there are schemas: a task ends after its time."""
+    memory = SlowRegistry()
+    schema = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}
+    ids = [memory.add({**schema, "doc": str(number)}) for number in range(20)]
+    values = [b"\0" + number.to_bytes(4, "big") + b"\x02" for number in ids]
+    batch = pa.RecordBatch.from_pydict({"value": values, "headers": pa.array([[]] * len(values), HEADERS)})
+    with served(memory) as url:
+        settings = {"value.converter": "keyfold.Avro", "value.converter.schema.registry.url": url}
+        types = ValueTypes(side="value", chain=chain_spec(settings), resolve=resolve, wait_s=2 * ANSWERS_S)
+        with pytest.raises(SnapshotError, match=r"within 0\.2 s\. It is tried again, later each time\."):
+            types.survey().add(batch)
+        assert len(memory.asked) <= 3
+        decoder = types.decoder(ColumnLayout(pa.struct([("id", pa.int64())]), {}, None))
+        with pytest.raises(SnapshotError, match="for now"):
+            decoder.decode(batch)
+    assert len(memory.asked) <= 6
 
 
 @pytest.mark.parametrize("kept", ["x", "eHg=", "é", KEPT_INT])
@@ -145,3 +180,22 @@ def test_plain_values_may_lack_columns_of_types_that_they_never_have(arrow: pa.D
     assert made.to_pylist() == [{"a": 1, "small": 2, "other": None}, {"a": 3, "small": None, "other": None}]
     with pytest.raises(DataError, match="does not fit"):
         encoder(None, columns)([{"other": "x"}])
+
+
+def test_typed_snapshots_of_a_worker_take_turns(tmp_path: Path) -> None:
+    """Tasks of several may all wait for registries. A stop ends the wait."""
+    connector = TypedConnector(tmp_path, PLAIN)
+    connector.fold([row(0, 0, b"k", b'{"a":1}')])
+    with ThreadPoolExecutor(1) as pool:
+        with ONE_TYPED:
+            taking = pool.submit(connector.take)
+            assert wait([taking], 4 * LOOK_S).not_done
+            assert connector.connector.catalog.state.snapshots == ()
+        assert taking.result(10).table["a"].to_pylist() == [1]
+        connector.fold([row(0, 1, b"l", b'{"a":2}')])
+        with ONE_TYPED:
+            taking = pool.submit(connector.take)
+            assert wait([taking], 4 * LOOK_S).not_done
+            connector.connector.stopping.set()
+            taking.result(10)
+    assert len(connector.connector.catalog.state.snapshots) == 1
