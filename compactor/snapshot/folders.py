@@ -68,9 +68,12 @@ class SnapshotFolders:
                 _log.warning("snapshot of another catalog is left as it is", topic=topic, id=name)
 
     def delete(self, state: CatalogState, topic: str, name: str, why: str, *, but_mark: bool = False) -> None:
-        """Deletes the folder of a snapshot, all of it or `but_mark`, and logs why."""
-        delete = listing.clear if but_mark else listing.delete
-        delete(self.place, f"{state.connector}/{topic}/{name}")
+        """Deletes the folder of a snapshot, all of it or `but_mark`, and logs why; one that is pinned stays."""
+        path = f"{state.connector}/{topic}/{name}"
+        if but_mark:
+            listing.clear(self.place, path)
+        elif not listing.delete(self.place, path):
+            return
         _log.info("snapshot removed", topic=topic, id=name, why=why)
 
 

@@ -1,7 +1,7 @@
 """Lists the snapshots of a topic in the location, deletes those that may go, and leads readers to the newest.
 
 A snapshot is deleted in this order: the manifest first, the mark last. So no reader ever finds a manifest without all
-its files, nor data without the mark of its catalog.
+its files, nor data without the mark of its catalog. One that is pinned (`pins`) is not deleted.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from compactor.errors import FoldError, MissingFileError
+from compactor.errors import FoldError, ForeignContentError, MissingFileError
 from compactor.model.actions import AddSnapshot, DropSnapshot
 from compactor.model.state import CatalogState
-from compactor.snapshot import location, manifest
+from compactor.snapshot import location, manifest, pins
 from compactor.storage.base import Storage
 
 LATEST: Final = "LATEST"
@@ -38,13 +38,22 @@ class Unreferenced(Struct, frozen=True, kw_only=True):
 
 
 def is_id(name: str) -> bool:
-    """Returns whether `name` can be that of a snapshot."""
+    """Returns whether `name` is that of a snapshot's folder."""
     return _ID.fullmatch(name) is not None
+
+
+def latest_of(topic: Storage) -> str | None:
+    """Reads the id of the newest snapshot in the folder of a topic; None if it names none. Raises StorageError."""
+    try:
+        name = topic.read(LATEST).decode().strip()
+    except (MissingFileError, ForeignContentError, UnicodeDecodeError):
+        return None
+    return name if is_id(name) else None
 
 
 def list_ids(place: Storage, state: CatalogState, topic: str) -> tuple[str, ...]:
     """Lists the ids of all snapshots of `topic` in the location, complete or not, of whatever catalog."""
-    return tuple(name for name in place.list(f"{state.connector}/{topic}") if is_id(name))
+    return tuple(filter(is_id, place.list(f"{state.connector}/{topic}")))
 
 
 def newest_manifest(place: Storage, state: CatalogState, topic: str) -> manifest.Manifest | None:
@@ -102,14 +111,16 @@ def list_others(place: Storage, state: CatalogState, topic: str) -> tuple[str, .
     return unreferenced(place, state, topic, list_ids(place, state, topic)).others
 
 
-def expired(state: CatalogState, topic: str, keep: int) -> tuple[DropSnapshot, ...]:
+def expired(state: CatalogState, topic: str, keep: int, pinned: Collection[str] = ()) -> tuple[DropSnapshot, ...]:
     """Returns the drops of all snapshots of `topic` but `keep`: first those that a later one repeats, then the oldest.
+
+    Those that are `pinned` (ids) stay, and do not count.
 
     So snapshots of a topic that stands still push out each other, none that says something else; but the last two go
     last, as readers may have begun with either. The newest one always stays: it is the one that was committed last, as
     a clock may have been set back since.
     """
-    snapshots = list(state.snapshots_of(topic))
+    snapshots = [snapshot for snapshot in state.snapshots_of(topic) if snapshot.id not in pinned]
     older = snapshots[:-_READ]
     repeated = [snapshot for at, snapshot in enumerate(older) if _is_repeated(snapshot, snapshots[at + 1 :])]
     others = [snapshot for snapshot in snapshots if snapshot not in repeated]
@@ -123,10 +134,16 @@ def _is_repeated(snapshot: AddSnapshot, later: Sequence[AddSnapshot]) -> bool:
     return any((other.source_offsets, other.records) == said for other in later)
 
 
-def delete(place: Storage, path: str) -> None:
-    """Deletes the snapshot at `path`, complete or not: its manifest first, its mark last. Raises StorageError."""
+def delete(place: Storage, path: str) -> bool:
+    """Deletes the snapshot at `path`, complete or not: its manifest first, its mark last. Raises StorageError.
+
+    Returns False, and leaves it, if it is pinned: only one that is complete can be.
+    """
+    if manifest.path_of(place, path) is not None and not pins.begin_removal(place, path):
+        return False
     clear(place, path)
     place.delete_folder(path)
+    return True
 
 
 def clear(place: Storage, path: str) -> None:

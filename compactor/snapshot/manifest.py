@@ -302,6 +302,11 @@ def decode(data: bytes) -> Manifest:
     return decoded
 
 
+def mode_of(manifest: Manifest) -> str:
+    """Returns which records the snapshot of `manifest` holds, by `snapshot.mode`."""
+    return LATEST if manifest.snapshot_mode is UNSET else manifest.snapshot_mode
+
+
 def path_of(place: Storage, folder: str) -> str | None:
     """Finds the path of the manifest of the snapshot in `folder`; None if that has none."""
     return next((path for name in NAMES if place.exists(path := f"{folder}/{name}")), None)

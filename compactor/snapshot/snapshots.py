@@ -35,7 +35,7 @@ from compactor.ports import Broker
 from compactor.quarantine import verify
 from compactor.quarantine.quarantine import QuarantineManager
 from compactor.settings import EngineSettings
-from compactor.snapshot import listing, location, manifest
+from compactor.snapshot import listing, location, manifest, pins
 from compactor.snapshot.content import has_content, is_complete
 from compactor.snapshot.folders import SnapshotFolders
 from compactor.snapshot.location import SnapshotBackoff, snapshot_storage
@@ -216,6 +216,7 @@ class Snapshots:
             _log.info("nothing has changed since the newest snapshot", topic=topic, id=newest.id)
             return None
         before, named = listing.list_ids(place, state, topic), listing.ids(state, topic)
+        pinned = pins.pinned_ids(place, state.snapshots_of(topic))
         # 15, 16: the mark of the catalog, the data files, the manifest
         taken = self._copy(folders, state, newest, now_ms, inputs) if newest and place.copies_files else None
         if taken is None:
@@ -227,7 +228,9 @@ class Snapshots:
         # 17: a commit names it; what was in the location before that commit cannot be a newer owner's
         keep = self._settings.snapshot_retention_count
         try:
-            self._catalog.commit(lambda state: [taken, *listing.expired(apply(state, [taken]), topic, keep)], now_ms)
+            self._catalog.commit(
+                lambda state: [taken, *listing.expired(apply(state, [taken]), topic, keep, pinned)], now_ms
+            )
         except FencedError:
             folders.withdraw(state, taken)
             raise

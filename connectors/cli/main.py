@@ -18,7 +18,6 @@ from typing import Annotated, Any, Final
 
 import structlog
 import typer
-from typer.core import TyperCommand, TyperGroup
 
 from compactor.errors import KeyfoldError
 from compactor.spark.errors import briefly
@@ -41,10 +40,11 @@ from connectors.cli.commands.release import release
 from connectors.cli.commands.restart import restart
 from connectors.cli.commands.resync import resync
 from connectors.cli.commands.run import run
-from connectors.cli.commands.snapshot import snapshot
+from connectors.cli.commands.snapshot import app as snapshot_app
 from connectors.cli.commands.tail import tail
 from connectors.cli.commands.validate import validate
 from connectors.cli.commands.version import installed, version
+from connectors.cli.groups import Command, CommandGroup, TakingGroup
 from connectors.cli.output import note, say
 from connectors.config.secrets import logged_text
 from connectors.errors import EXIT_INTERRUPTED, EXIT_OK, exit_code
@@ -91,31 +91,7 @@ def _leave_quietly() -> typer.Exit:
     return typer.Exit(EXIT_OK)
 
 
-def _flags_alone(params: list[Any]) -> list[Any]:
-    """Changes `params` so that help shows no type for flags, which take no value; returns them."""
-    for param in params:
-        if getattr(param, "is_flag", False) and param.metavar is None:
-            param.metavar = ""
-    return params
-
-
-class _Command(TyperCommand):
-    """A command whose help shows no type for flags."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Returns its arguments and options."""
-        return _flags_alone(super().get_params(ctx))
-
-
-class _CommandGroup(TyperGroup):
-    """A group of commands whose help shows no type for flags."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Returns the options before a command."""
-        return _flags_alone(super().get_params(ctx))
-
-
-class _Commands(_CommandGroup):
+class _Commands(CommandGroup):
     """Turns every error of a command into its message and its exit code."""
 
     def invoke(self, ctx: Any) -> Any:
@@ -175,7 +151,7 @@ def help_of(command: Callable[..., None]) -> str:
 
 
 COMMANDS: Final[tuple[Callable[..., None], ...]] = (
-    *(run, validate, describe, analyze, get, dump, clean, release, restart, resync, rebuild, snapshot, delete),
+    *(run, validate, describe, analyze, get, dump, clean, release, restart, resync, rebuild, delete),
     *(tail, bootstrap, kafka, failpoints, package, demo, version),
 )
 """The subcommands, in the order of `keyfold --help`."""
@@ -198,13 +174,13 @@ def _heading(name: str) -> str:
 for heading in GROUPS:
     for command in COMMANDS:
         if _heading(command.__name__) == heading:
-            app.command(cls=_Command, help=help_of(command), rich_help_panel=heading)(command)
-for several in (connectors_app, dlq_app):
+            app.command(cls=Command, help=help_of(command), rich_help_panel=heading)(command)
+for several, kind in ((connectors_app, CommandGroup), (dlq_app, CommandGroup), (snapshot_app, TakingGroup)):
     for registered in several.registered_commands:
-        registered.cls = _Command
+        registered.cls = Command
         if registered.help is None and registered.callback is not None:
             registered.help = help_of(registered.callback)
-    app.add_typer(several, cls=_CommandGroup, rich_help_panel=_heading(several.info.name or ""))
+    app.add_typer(several, cls=kind, rich_help_panel=_heading(several.info.name or ""))
 
 
 def main() -> int:

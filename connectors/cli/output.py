@@ -40,6 +40,21 @@ def show(value: Any, text: Callable[[], str], *, as_json: bool) -> None:
         say(text())
 
 
+class Steps:
+    """Says on stderr how much of long work is done, whenever a further `step` is; `text` makes the sentence of it."""
+
+    def __init__(self, step: int, text: Callable[[int], str]) -> None:
+        self._step = step
+        self._text = text
+        self._said = 0
+
+    def __call__(self, done: int) -> None:
+        """Takes how much is done so far."""
+        if done // self._step > self._said:
+            self._said = done // self._step
+            note(self._text(done))
+
+
 class JsonLines:
     """Writes one JSON object a line to stdout; bytes as base64, fields in the order that they have."""
 

@@ -229,12 +229,13 @@ def remove_snapshots(location: Storage, connector: str, paths: Iterable[str], ca
     """Removes the snapshots at `paths`, LATEST and `current` if they lead there, and the mark of one of `catalogs`.
 
     Without that mark the next catalog may take snapshots in the folder of `connector`. Snapshots of other catalogs
-    stay. Raises StorageError.
+    stay, and those that are pinned. Raises StorageError.
     """
     for path in paths:
         folder, _, name = path.rpartition("/")
         latest = f"{folder}/{listing.LATEST}"
-        listing.delete(location, path)
+        if not listing.delete(location, path):
+            continue
         if location.exists(latest) and location.read(latest).strip() == name.encode():
             location.delete(f"{folder}/{listing.CURRENT}")
             location.delete(latest)

@@ -40,4 +40,6 @@ def test_its_events_get_their_field_as_key() -> None:
 def test_every_command_stands_in_its_table() -> None:
     """What a command is for is read there first."""
     rows = re.findall(r"^\| (`.*?) \|", TEXT, re.MULTILINE)
-    assert {"dlq", "connectors", *(one.__name__ for one in COMMANDS)} <= set(re.findall(r"`(\w+)`", " ".join(rows)))
+    assert {"dlq", "connectors", "snapshot", *(one.__name__ for one in COMMANDS)} <= set(
+        re.findall(r"`(\w+)`", " ".join(rows))
+    )

@@ -19,7 +19,7 @@ from connectors.cli.options import (
     configs_of,
     parts_of,
 )
-from connectors.cli.output import note, say, say_json
+from connectors.cli.output import Steps, note, say, say_json
 from connectors.errors import UsageError
 from connectors.progress.terminal import table
 from connectors.rejection import Stage
@@ -135,7 +135,8 @@ def redrive(
     chosen = LetterFilter(topic, _stage(stage), class_name)
     selection = RedriveSelection(max_redrives, chosen, unnamed, once=not every_letter)
     letters = _letters(context, connector, worker)
-    result = letters.redrive(selection, dry_run=dry_run, limit=limit, report=_Progress(dry_run=dry_run))
+    report = Steps(_STEP, lambda count: f"{count:,} letters {_verb(dry_run=dry_run)}")
+    result = letters.redrive(selection, dry_run=dry_run, limit=limit, report=report)
     nothing = None if result.sent or result.left or result.already else letters.absent()
     if as_json:
         say_json(result)
@@ -178,20 +179,6 @@ def _letters(context: typer.Context, connector: ConnectorArgument, worker: Worke
     from connectors.operations.redrive.run import DeadLetters
 
     return (parts_of(context).dead_letters or DeadLetters)(config, settings)
-
-
-class _Progress:
-    """Says on stderr how many letters are done, whenever some thousands more are."""
-
-    def __init__(self, *, dry_run: bool) -> None:
-        self._said = 0
-        self._what = _verb(dry_run=dry_run)
-
-    def __call__(self, count: int) -> None:
-        """Takes how many letters are done so far."""
-        if count // _STEP > self._said:
-            self._said = count // _STEP
-            note(f"{count:,} letters {self._what}")
 
 
 def _verb(*, dry_run: bool) -> str:

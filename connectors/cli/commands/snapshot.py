@@ -1,27 +1,52 @@
-"""`keyfold snapshot`: a Parquet snapshot of every topic of a connector, now."""
+"""`keyfold snapshot`: takes Parquet snapshots of a connector's topics, and takes care of those that are there."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
 
 from connectors.cli.options import (
+    BOOTSTRAP_VARIABLE,
+    DEFAULT_WORKER_FILES,
     ConnectorArgument,
     JsonOption,
     TimeoutOption,
     WorkerOption,
     configs_of,
     request_timeout,
+    worker_of,
 )
-from connectors.cli.output import show
+from connectors.cli.output import Steps, note, show
+from connectors.errors import EXIT_FAILED, UsageError
 from connectors.operations.request_timeout import TIMEOUT_S
-from connectors.progress.terminal import table
 
 if TYPE_CHECKING:
-    from connectors.operations.snapshot import SnapshotInfo
+    from connectors.operations.snapshots.place import SnapshotFolder
+
+NamesArgument = Annotated[
+    list[str],
+    typer.Argument(
+        help="The folder of a snapshot, or of a topic for its newest; after a connector file: an id, or a topic.",
+        metavar="[CONNECTOR.json] SNAPSHOT...",
+    ),
+]
+_STEP: Final = 1 << 30
+"""Bytes after which it is said how many were read."""
+
+app: Final = typer.Typer(
+    name="snapshot",
+    no_args_is_help=True,
+    help="Takes a snapshot now: keyfold snapshot CONNECTOR.json [--json] [--timeout SECONDS (60)] [--worker FILE]. "
+    "With a command it looks after those that are there.",
+)
 
 
-def snapshot(
+@app.command(epilog="For example: keyfold snapshot customers.json --worker worker.json")
+def take(
     connector: ConnectorArgument,
     as_json: JsonOption = False,
     timeout: TimeoutOption = TIMEOUT_S,
@@ -29,23 +54,105 @@ def snapshot(
 ) -> None:
     """Folds what is published and takes a snapshot of it; a live worker is asked, otherwise this process takes over."""
     config, settings = configs_of(connector, worker)
+    from connectors.cli.views.snapshots import taken_text
     from connectors.operations import snapshot as operation
 
     taken = operation.snapshot(config, settings, request_timeout(timeout))
-    show(taken, lambda: _text(taken), as_json=as_json)
+    show(taken, lambda: taken_text(taken), as_json=as_json)
 
 
-def _text(taken: Sequence[SnapshotInfo]) -> str:
-    if not taken:
-        return "There is nothing to snapshot: of no topic that is read is anything published yet."
-    from connectors.cli.views.describe import other_snapshots_line
+@app.command("list", epilog="For example: keyfold snapshot list customers.json")
+def list_snapshots(connector: ConnectorArgument, as_json: JsonOption = False, worker: WorkerOption = None) -> None:
+    """Lists the snapshots of a connector: when each was taken, what it holds, which is the newest, which is pinned."""
+    config, settings = configs_of(connector, worker)
+    from connectors.cli.views.snapshots import list_text
+    from connectors.operations.snapshots import overview, place
 
-    rows = [(each.topic, each.id, each.records, each.bytes, each.path) for each in taken]
-    lines = [other_snapshots_line(each.topic, each.other_snapshots) for each in taken if each.other_snapshots]
-    lines += [
-        f"{each.topic}: {misfits.records:,} of {each.records:,} records fit no column and are whole in {misfits.column}"
-        + (f"; the first is {misfits.first}" if misfits.first else ".")
-        for each in taken
-        for misfits in each.misfits
-    ]
-    return "\n".join([table(("TOPIC", "SNAPSHOT", "RECORDS", "BYTES", "PATH"), rows), *lines])
+    folder = place.place_of(config, settings)
+    listed = list(overview.list_snapshots(folder))
+    show(listed, lambda: list_text(listed, folder.location), as_json=as_json)
+
+
+@app.command("show", epilog="For example: keyfold snapshot show customers.json 20261121T023000Z-1f0c2a")
+def show_snapshot(names: NamesArgument, as_json: JsonOption = False, worker: WorkerOption = None) -> None:
+    """Shows what a snapshot holds, and from which offsets a reader of the output goes on."""
+    from connectors.cli.views.snapshots import shown_text
+    from connectors.operations.snapshots import overview
+
+    (snapshot,) = _named(names, worker, 1)
+    shown = overview.show_snapshot(snapshot)
+    show(shown, lambda: shown_text(shown), as_json=as_json)
+
+
+@app.command(epilog="For example: keyfold snapshot verify customers.json, or: keyfold snapshot verify s3://b/c/t/ID")
+def verify(names: NamesArgument, as_json: JsonOption = False, worker: WorkerOption = None) -> None:
+    """Reads snapshots, and compares sizes, checksums and records with the manifests; exit code 1 names what differs.
+
+    With a connector file alone it reads all of its snapshots.
+    """
+    from connectors.cli.views.snapshots import verified_text
+    from connectors.operations.snapshots.verify import verify_snapshot
+
+    done = 0
+    said = Steps(_STEP, lambda count: f"{count / _STEP:.0f} GiB read")
+
+    def read(size: int) -> None:
+        nonlocal done
+        done += size
+        said(done)
+
+    verified = [verify_snapshot(each, read) for each in _named(names, worker)]
+    show(verified, lambda: verified_text(verified), as_json=as_json)
+    if any(each.faults for each in verified):
+        note("next: Read an older snapshot, or take a new one; put a damaged file back from a copy.")
+        raise typer.Exit(EXIT_FAILED)
+
+
+@app.command(epilog="For example: keyfold snapshot pin customers.json 20261121T023000Z-1f0c2a")
+def pin(names: NamesArgument, as_json: JsonOption = False, worker: WorkerOption = None) -> None:
+    """Pins snapshots: retention leaves them, and does not count them, until they are unpinned."""
+    from connectors.cli.views.snapshots import pins_text
+    from connectors.operations.snapshots import pin as operation
+
+    results = list(operation.pin(_named(names, worker)))
+    show(results, lambda: pins_text(results), as_json=as_json)
+
+
+@app.command(epilog="For example: keyfold snapshot unpin customers.json 20261121T023000Z-1f0c2a")
+def unpin(names: NamesArgument, as_json: JsonOption = False, worker: WorkerOption = None) -> None:
+    """Takes the pins of snapshots away: the next snapshot of the topic removes what is beyond retention."""
+    from connectors.cli.views.snapshots import pins_text
+    from connectors.operations.snapshots import pin as operation
+
+    results = list(operation.unpin(_named(names, worker)))
+    show(results, lambda: pins_text(results), as_json=as_json)
+
+
+def _named(names: Sequence[str], worker: Path | None, count: int | None = None) -> list[SnapshotFolder]:
+    """Finds the snapshots that `names` name; a connector file in front says in which folder.
+
+    Raises UsageError if one is not there, or if they are not `count`.
+    """
+    from connectors.operations.snapshots import place
+
+    first, *rest = names
+    of_connector = first.endswith(".json") and Path(first).is_file()
+    wanted = rest if of_connector else list(names)
+    if count is not None and len(wanted) != count:
+        raise UsageError(
+            f"{len(wanted)} snapshots are named; this command takes {count}.",
+            "Name the folder of a snapshot, or a connector file and an id; keyfold snapshot list CONNECTOR.json has "
+            "both.",
+        )
+    if not of_connector:
+        config = worker_of(worker) if _has_worker(worker) else None
+        return [place.by_location(name, config) for name in wanted]
+    folder = place.place_of(*configs_of(Path(first), worker))
+    if wanted:
+        return [place.by_name(folder, name) for name in wanted]
+    return [each for folders in place.list_folders(folder).values() for each in folders]
+
+
+def _has_worker(given: Path | None) -> bool:
+    """Returns whether there is a worker file, or what stands for it: a snapshot in a folder is read without any."""
+    return given is not None or BOOTSTRAP_VARIABLE in os.environ or any(map(Path.is_file, DEFAULT_WORKER_FILES))

@@ -67,7 +67,7 @@ def test_every_command_is_a_file_of_its_name() -> None:
     files = (ROOT / "connectors" / "cli" / "commands").glob("*.py")
     assert {path.stem for path in files if path.read_text().startswith(f'"""`keyfold {path.stem}`')} == {
         *NAMES,
-        *("connectors", "dlq"),
+        *("connectors", "dlq", "snapshot"),
     }  # groups of commands
 
 
@@ -181,7 +181,16 @@ def test_what_waits_for_a_worker_waits_no_longer_than_is_said(command: str) -> N
 
 
 @pytest.mark.parametrize(
-    "command", [(), ("connectors",), ("dlq",), ("connectors", "list"), ("dlq", "list"), *((name,) for name in NAMES)]
+    "command",
+    [
+        (),
+        ("connectors",),
+        ("dlq",),
+        ("snapshot",),
+        ("connectors", "list"),
+        ("dlq", "list"),
+        *((name,) for name in NAMES),
+    ],
 )
 def test_flags_have_no_type_in_help(command: tuple[str, ...]) -> None:
     """They take no value, in the commands of groups either."""
@@ -199,6 +208,6 @@ def test_help_breaks_no_line_in_the_middle() -> None:
 def test_commands_stand_under_headings() -> None:
     """So that a reader finds what is for looking and what changes something."""
     shown = invoke("--help").stdout
-    assert set(commands.HEADINGS) <= {*NAMES, "connectors", "dlq"}
-    assert all(f"│ {name} " in shown for name in (*NAMES, "connectors", "dlq"))
+    assert set(commands.HEADINGS) <= {*NAMES, "connectors", "dlq", "snapshot"}
+    assert all(f"│ {name} " in shown for name in (*NAMES, "connectors", "dlq", "snapshot"))
     assert all(f"─ {heading} ─" in shown for heading in commands.GROUPS)

@@ -1,0 +1,114 @@
+"""What `keyfold snapshot` says, as text for people. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from msgspec import UNSET
+
+from connectors.operations.snapshot import SnapshotInfo
+from connectors.operations.snapshots.overview import ListedSnapshot, ShownSnapshot
+from connectors.operations.snapshots.pin import PinResult
+from connectors.operations.snapshots.verify import VerifiedSnapshot
+from connectors.progress.terminal import table
+
+_HEADERS: Final = ("TOPIC", "SNAPSHOT", "TAKEN", "RECORDS", "BYTES", "FORMAT", "PINNED", "NEWEST", "STATE")
+
+
+def taken_text(taken: Sequence[SnapshotInfo]) -> str:
+    """Says what was taken, and what of it lies in columns of its own."""
+    if not taken:
+        return "There is nothing to snapshot: of no topic that is read is anything published yet."
+    from connectors.cli.views.describe import other_snapshots_line
+
+    rows = [(each.topic, each.id, each.records, each.bytes, each.path) for each in taken]
+    lines = [other_snapshots_line(each.topic, each.other_snapshots) for each in taken if each.other_snapshots]
+    lines += [
+        f"{each.topic}: {misfits.records:,} of {each.records:,} records fit no column and are whole in {misfits.column}"
+        + (f"; the first is {misfits.first}" if misfits.first else ".")
+        for each in taken
+        for misfits in each.misfits
+    ]
+    return "\n".join([table(("TOPIC", "SNAPSHOT", "RECORDS", "BYTES", "PATH"), rows), *lines])
+
+
+def list_text(listed: Sequence[ListedSnapshot], location: str) -> str:
+    """Says what snapshots there are in the folder `location`."""
+    if not listed:
+        return f"There are no snapshots in {location}. keyfold snapshot CONNECTOR.json takes one."
+    rows = [
+        (
+            each.topic,
+            each.id,
+            each.taken,
+            each.records,
+            each.bytes,
+            f"{each.format}, append" if each.mode == "append" else each.format,
+            "pinned" if each.pinned else "",
+            "newest" if each.newest else "",
+            each.state,
+        )
+        for each in listed
+    ]
+    return f"{table(_HEADERS, rows)}\nThey are in {location}."
+
+
+def shown_text(shown: ShownSnapshot) -> str:
+    """Says what a snapshot is, line by line, then its partitions and its columns."""
+    said = shown.manifest
+    generations = {} if said.generations is UNSET else said.generations
+    partitions = sorted({*said.source_offsets, *said.output_offsets}, key=int)
+    rows = [
+        (name, said.source_offsets.get(name), said.output_offsets.get(name), generations.get(name, 1))
+        for name in partitions
+    ]
+    return "\n".join(
+        [
+            f"Snapshot {shown.id} of topic {said.topic}, connector {said.connector}",
+            *(f"  {name:<14} {text}" for name, text in _facts(shown)),
+            "",
+            table(("PARTITION", "SOURCE OFFSET", "OUTPUT OFFSET", "GENERATION"), rows),
+            "",
+            table(("COLUMN", "TYPE"), [(column.name, column.type) for column in said.schema]),
+        ]
+    )
+
+
+def _facts(shown: ShownSnapshot) -> Iterator[tuple[str, str]]:
+    said = shown.manifest
+    files, size = len(said.files), sum(file.bytes for file in said.files)
+    yield "folder", shown.path
+    yield "taken", said.created_at + (", the newest" if shown.newest else "")
+    yield "pinned", f"since {shown.pinned_at or 'an unknown time'}" if shown.pinned else "no"
+    yield "records", f"{said.records:,}, without {said.tombstones_excluded:,} tombstones"
+    yield "files", f"{files:,}, {size:,} bytes"
+    yield "format", shown.format + (", every record" if said.snapshot_mode is not UNSET else "")
+    if said.typed is not UNSET:
+        unplaced = said.typed.unplaced.items()
+        yield from ((f"in {column}", f"{count:,} records that fit no column") for column, count in unplaced)
+    compared = (("key identity", said.key_identity), ("order", said.order), ("scope", said.scope), ("fill", said.fill))
+    yield from ((name, value) for name, value in compared if value is not UNSET)
+    yield "output", said.output_topic or "none"
+    if said.output_topic:
+        yield "resume until", said.resume_safe_until or "no limit"
+    yield "policy", ", ".join(f"{name}={value}" for name, value in said.policy.items())
+    yield "catalog", said.catalog_id or "not named"
+
+
+def verified_text(verified: Sequence[VerifiedSnapshot]) -> str:
+    """Says which snapshots are sound, and which file is not what was written."""
+    if not verified:
+        return "There are no snapshots to verify."
+    rows = [(each.id, each.files, each.records, each.bytes, "DAMAGED" if each.faults else "sound") for each in verified]
+    lines = [f"{each.path}/{fault.file}: {fault.fault}" for each in verified for fault in each.faults]
+    return "\n".join([table(("SNAPSHOT", "FILES", "RECORDS", "BYTES", "RESULT"), rows), *lines])
+
+
+def pins_text(results: Iterable[PinResult]) -> str:
+    """Says which snapshots are pinned now, and which are not."""
+    return "\n".join(
+        f"{each.path} {'is' if each.changed else 'was'} {'pinned' if each.pinned else 'unpinned'}"
+        + ("." if each.changed else " already.")
+        for each in results
+    )
