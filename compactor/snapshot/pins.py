@@ -1,8 +1,8 @@
 """Pins: a snapshot that a person has pinned stays, whatever retention says.
 
-The folder of a snapshot has at most one file PIN, which is created only if it is absent: by whoever pins the snapshot,
-or by whoever removes it, before its manifest goes. So exactly one of both comes first, and the other sees it. Who pins
-looks for the manifest once its file is there: without one the snapshot had gone before.
+The folder of a snapshot has at most one file PIN, which is created only if it is absent: to pin the snapshot, or to
+remove it, before its manifest goes. So exactly one of both comes first, and the other sees it. Who pins looks for the
+manifest once the file is there: without one the snapshot had gone before.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def unpin(place: Storage, path: str) -> bool:
 
 
 def begin_removal(place: Storage, path: str) -> bool:
-    """Says that the snapshot at `path` goes, so that nobody pins it any more; False if it is pinned.
+    """Says that the snapshot at `path` goes, so that it cannot be pinned any more; False if it is pinned.
 
     Raises StorageError.
     """

@@ -65,7 +65,7 @@ def test_what_has_gone_cannot_be_pinned(place: Storage) -> None:
 
 
 def test_a_damaged_pin_keeps_its_snapshot(place: Storage) -> None:
-    """Nobody knows what it said."""
+    """What it said is not known any more."""
     place.write(f"{PATH}/{pins.PIN}", b"?")
     assert pins.is_pinned(place, PATH)
     assert not listing.delete(place, PATH)

@@ -160,7 +160,7 @@ def test_verify_counts_records(kept: KeptSnapshots, field: str, said: str) -> No
 
 
 def test_a_manifest_leads_nowhere_else(kept: KeptSnapshots) -> None:
-    """It is not keyfold's own any more, whoever wrote it: no file outside the snapshot is read."""
+    """It may have been written by others: no file outside the snapshot is read."""
     path = kept.topic / kept.ids[0] / "_manifest.json"
     path.write_text(path.read_text().replace("data/", "../data/"))
     (verified,) = _json("verify", kept.topic / kept.ids[0], exit_code=1)
