@@ -20,7 +20,7 @@ from connectors.cli.options import (
     request_timeout,
     worker_of,
 )
-from connectors.cli.output import Steps, note, show
+from connectors.cli.output import JsonLines, Steps, note, say, show
 from connectors.errors import EXIT_FAILED, UsageError
 from connectors.operations.request_timeout import TIMEOUT_S
 
@@ -34,6 +34,7 @@ NamesArgument = Annotated[
         metavar="[CONNECTOR.json] SNAPSHOT...",
     ),
 ]
+KeysOption = Annotated[bool, typer.Option("--keys", help="Also list the keys that differ.")]
 _STEP: Final = 1 << 30
 """Bytes after which it is said how many were read."""
 
@@ -93,14 +94,7 @@ def verify(names: NamesArgument, as_json: JsonOption = False, worker: WorkerOpti
     from connectors.cli.views.snapshots import verified_text
     from connectors.operations.snapshots.verify import verify_snapshot
 
-    done = 0
-    said = Steps(_STEP, lambda count: f"{count / _STEP:.0f} GiB read")
-
-    def read(size: int) -> None:
-        nonlocal done
-        done += size
-        said(done)
-
+    read = _Reading()
     verified = [verify_snapshot(each, read) for each in _named(names, worker)]
     show(verified, lambda: verified_text(verified), as_json=as_json)
     if any(each.faults for each in verified):
@@ -126,6 +120,48 @@ def unpin(names: NamesArgument, as_json: JsonOption = False, worker: WorkerOptio
 
     results = list(operation.unpin(_named(names, worker)))
     show(results, lambda: pins_text(results), as_json=as_json)
+
+
+@app.command(epilog="For example: keyfold snapshot diff customers.json 20261120T023000Z-77d0e1 customers --keys")
+def diff(
+    names: NamesArgument, keys: KeysOption = False, as_json: JsonOption = False, worker: WorkerOption = None
+) -> None:
+    """Compares two snapshots, the older first: how many keys were added, changed and removed; --keys: which.
+
+    A key is changed if its value, headers or time is another. With --keys and --json there is an object a line for each
+    key, and the counts are the last line.
+    """
+    from connectors.cli.views.snapshots import change_text, change_value, diff_text
+    from connectors.operations.snapshots.diff import diff_snapshots
+
+    old, new = _named(names, worker, 2)
+    lines = JsonLines()
+
+    def tell(change: str, partition: int | None, key: bytes) -> None:
+        if as_json:
+            lines.write([change_value(change, partition, key)])
+        else:
+            say(change_text(change, partition, key))
+
+    result = diff_snapshots(old, new, tell if keys else None, _Reading())
+    if keys and as_json:
+        lines.write([result])
+        lines.flush()
+    else:
+        show(result, lambda: diff_text(result), as_json=as_json)
+
+
+class _Reading:
+    """Says on stderr how many bytes were read so far."""
+
+    def __init__(self) -> None:
+        self._done = 0
+        self._said = Steps(_STEP, lambda done: f"{done >> 30:,} GiB read")
+
+    def __call__(self, size: int) -> None:
+        """Takes the bytes of a file that was read."""
+        self._done += size
+        self._said(self._done)
 
 
 def _named(names: Sequence[str], worker: Path | None, count: int | None = None) -> list[SnapshotFolder]:

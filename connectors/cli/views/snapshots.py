@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from connectors.operations.snapshot import SnapshotInfo
+from connectors.operations.snapshots.diff import ADDED, CHANGED, REMOVED, SnapshotDiff
 from connectors.operations.snapshots.overview import ListedSnapshot, ShownSnapshot
 from connectors.operations.snapshots.pin import PinResult
 from connectors.operations.snapshots.verify import VerifiedSnapshot
 from connectors.progress.terminal import table
+from connectors.terminal_text import Readable, one_line, readable
 
+_SIGNS: Final = {ADDED: "+", CHANGED: "~", REMOVED: "-"}
 _HEADERS: Final = ("TOPIC", "SNAPSHOT", "TAKEN", "RECORDS", "BYTES", "FORMAT", "PINNED", "NEWEST", "STATE")
 
 
@@ -112,3 +115,28 @@ def pins_text(results: Iterable[PinResult]) -> str:
         + ("." if each.changed else " already.")
         for each in results
     )
+
+
+class KeyChange(Struct, frozen=True):
+    """A key that differs; what is text appears as text, other bytes as `{"base64": …}`."""
+
+    change: str
+    partition: int | None
+    key: Readable
+
+
+def change_value(change: str, partition: int | None, key: bytes) -> KeyChange:
+    """Returns a key that differs as JSON has it."""
+    return KeyChange(change, partition, readable(key))
+
+
+def change_text(change: str, partition: int | None, key: bytes) -> str:
+    """Returns the line of a key that differs; its partition stands in front if there are several."""
+    shown = one_line(key.decode("utf-8", "backslashreplace"))
+    return f"{_SIGNS[change]} {'' if partition is None else f'{partition}: '}{shown}"
+
+
+def diff_text(diff: SnapshotDiff) -> str:
+    """Says how many keys differ."""
+    counts = ((ADDED, diff.added), (CHANGED, diff.changed), (REMOVED, diff.removed), ("same", diff.same))
+    return f"{table(('KEYS', 'COUNT'), counts)}\nfrom {diff.old}\nto   {diff.new}"
