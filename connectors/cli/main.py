@@ -38,6 +38,7 @@ from connectors.cli.commands.package import package
 from connectors.cli.commands.rebuild import rebuild
 from connectors.cli.commands.release import release
 from connectors.cli.commands.restart import restart
+from connectors.cli.commands.restore import restore
 from connectors.cli.commands.resync import resync
 from connectors.cli.commands.run import run
 from connectors.cli.commands.snapshot import app as snapshot_app
@@ -151,7 +152,7 @@ def help_of(command: Callable[..., None]) -> str:
 
 
 COMMANDS: Final[tuple[Callable[..., None], ...]] = (
-    *(run, validate, describe, analyze, get, dump, clean, release, restart, resync, rebuild, delete),
+    *(run, validate, describe, analyze, get, dump, clean, release, restart, resync, rebuild, restore, delete),
     *(tail, bootstrap, kafka, failpoints, package, demo, version),
 )
 """The subcommands, in the order of `keyfold --help`."""
@@ -160,7 +161,7 @@ GROUPS: Final = {
     "Run": "run validate demo",
     "Look": "describe get dump tail bootstrap analyze version",
     "Ask a worker": "connectors restart clean snapshot release dlq",
-    "Start over": "resync rebuild delete",
+    "Start over": "resync rebuild restore delete",
     "For clusters and trials": "package kafka failpoints",
 }
 """The headings of `keyfold --help`, with the commands below each."""

@@ -68,15 +68,15 @@ def _ensure(admin: Admin, connector: ConnectorConfig, wanted: Sequence[WantedOut
     for output in missing:
         if output.name in made:
             _log.info("output topic created", topic=output.name, partitions=output.partitions)
-    infos = _ready(admin, {output.name: 1 for output in wanted})
+    infos = ready(admin, {output.name: 1 for output in wanted})
     small = [output for output in wanted if infos[output.name].partitions < output.partitions]
     _check_growth(admin, connector, small, infos)
     for output in small:
         admin.grow(output.name, output.partitions)
-    infos |= _ready(admin, {output.name: output.partitions for output in small})
+    infos |= ready(admin, {output.name: output.partitions for output in small})
     for output in small:
         _log.info("output topic grown", topic=output.name, partitions=output.partitions)
-    configs = known | _settings(admin, [output.name for output in missing], DEADLINE_S)
+    configs = known | settings_of(admin, [output.name for output in missing], DEADLINE_S)
     for output in missing:
         check(connector, output.name, configs[output.name])
     for output in wanted:
@@ -130,7 +130,7 @@ def ensure_dead_letters(admin: Admin, connector: ConnectorConfig) -> None:
     config = {"message.timestamp.type": "LogAppendTime", "max.message.bytes": str(KAFKAS_LARGEST * 2)}
     if admin.create_topics([NewTopic(name, 1, connector.dead_letter_replication_factor, config=config)]):
         _log.info("dead letter topic created", topic=name)
-    _ready(admin, {name: 1})
+    ready(admin, {name: 1})
 
 
 def dead_letter_warning(config: Config) -> str | None:
@@ -157,13 +157,13 @@ def new_config(connector: ConnectorConfig, source: Config) -> dict[str, str]:
         "delete.retention.ms": str(connector.delete_retention_ms),
         **(kept if "delete" in connector.cleanup_policy else {}),
         "message.timestamp.type": "CreateTime",
-        **_any_time(),
+        **any_time(),
         "max.message.bytes": str(largest),
         **connector.output_topic_config,
     }
 
 
-def _any_time() -> dict[str, str]:
+def any_time() -> dict[str, str]:
     """Returns the settings that let records keep their source's times, however far these are from now (KIP-937)."""
     return {f"message.timestamp.{side}.max.ms": str(FOREVER) for side in ("before", "after")}
 
@@ -195,7 +195,7 @@ def warnings(connector: ConnectorConfig, config: Config, source: Config) -> list
     needed = int(source.get("max.message.bytes", KAFKAS_LARGEST)) + HEADER_ROOM
     if largest < needed:
         reasons.append(f"max.message.bytes is {largest}, records of the source with our headers may need {needed}")
-    bounded = [name for name in _any_time() if int(config.get(name, FOREVER)) < FOREVER]
+    bounded = [name for name in any_time() if int(config.get(name, FOREVER)) < FOREVER]
     return reasons + [f"{name} is {config[name]}, records with other times are refused" for name in bounded]
 
 
@@ -233,14 +233,14 @@ def _new(connector: ConnectorConfig, output: WantedOutput, source: Config) -> Ne
     return NewTopic(output.name, output.partitions, replication, config=new_config(connector, source))
 
 
-def _settings(admin: Admin, names: Sequence[str], deadline_s: float) -> dict[str, dict[str, str]]:
+def settings_of(admin: Admin, names: Sequence[str], deadline_s: float) -> dict[str, dict[str, str]]:
     """Returns the settings of topics, asked for again for `deadline_s`: some broker may not know a new topic yet."""
     return call_again(
         lambda: admin.topic_configs(names), lambda error: isinstance(error, UnreachableError), deadline_s, _PAUSE_S
     )
 
 
-def _ready(admin: Admin, partitions: Mapping[str, int]) -> dict[str, TopicInfo]:
+def ready(admin: Admin, partitions: Mapping[str, int]) -> dict[str, TopicInfo]:
     """Returns the topics once each has as many partitions as are named, and every one of them a leader."""
     ready: dict[str, TopicInfo] = {}
 

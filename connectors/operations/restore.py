@@ -1,0 +1,292 @@
+"""Writes the records of a snapshot to a topic, each exactly once: steps S1 to S5 of docs/protocol.md.
+
+The records of a snapshot have an order, that of its files and of the rows in them, and a snapshot never changes. So how
+many of them have gone is all that a run has to know. The position of a group says it, as an offset of the topic's first
+partition, and is committed in the transaction that sends them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from itertools import repeat
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from confluent_kafka import TopicPartition as Partition
+from confluent_kafka.admin import NewTopic
+from msgspec import UNSET, Struct
+
+from compactor.decode_errors import UNDECODABLE
+from compactor.errors import DamagedFileError
+from compactor.model.record import HEADERS, TopicPartition
+from compactor.runs.checksums import readable, sha256_of
+from compactor.snapshot.manifest import DataFile, Manifest
+from connectors.config.clients.merged import client_config
+from connectors.config.topics import is_internal
+from connectors.config.worker import WorkerConfig
+from connectors.errors import ConflictError, UsageError
+from connectors.kafka import groups, producers
+from connectors.kafka.admin import Admin, TopicInfo
+from connectors.kafka.client_settings import PRODUCER_DEFAULTS, PRODUCER_PINNED
+from connectors.kafka.sending_producer import SendingProducer, SendingWords, SentRecord
+from connectors.operations.snapshots.place import SnapshotFolder
+from connectors.sinks import output_topic
+from connectors.sinks.encode import original_headers, rows
+
+# Records, and bytes of them, in one transaction. More would be repeated as a whole if it fails; fewer would take more
+# transactions, each of which waits for its coordinator.
+_RECORDS: Final = 10_000
+_BYTES: Final = 16 << 20
+# How long (s) a transaction of an earlier run that is not decided yet is waited for.
+_PENDING_S: Final = 60.0
+_PREFIX: Final = "keyfold-restore-"
+_VERIFY: Final = "keyfold snapshot verify says what is wrong with it; restore another snapshot, or put the file back."
+
+
+class RestoreResult(Struct, frozen=True, kw_only=True):
+    """What a run has done: `sent` of the snapshot's `records`; `before` of them had gone by then."""
+
+    snapshot: str
+    topic: str
+    created: bool
+    records: int
+    sent: int
+    before: int
+
+
+class NewTopicSettings(Struct, frozen=True):
+    """How a topic that is not there is made; `config` wins over what keyfold sets itself."""
+
+    replication_factor: int = -1
+    config: Mapping[str, str] = {}
+
+
+class _Progress(Struct, frozen=True):
+    """The metadata of the position: which topic the records went to. A later one of its name has none of them."""
+
+    topic_id: str
+
+
+class _Kafka(Struct, frozen=True):
+    """The settings of a restore's clients, for one cluster."""
+
+    admin: dict[str, Any]
+    producer: dict[str, Any]
+
+    @classmethod
+    def of(cls, worker: WorkerConfig) -> _Kafka:
+        return cls(
+            client_config("admin", worker, None, {"client.id": "keyfold-restore"}),
+            client_config("producer", worker, None, PRODUCER_PINNED, PRODUCER_DEFAULTS),
+        )
+
+
+def restore(
+    worker: WorkerConfig,
+    snapshot: SnapshotFolder,
+    topic: str,
+    create: NewTopicSettings | None = None,
+    report: Callable[[int, int], None] = lambda _done, _of: None,
+) -> RestoreResult:
+    """Writes the records of `snapshot` to `topic` in the cluster of `worker`; goes on with a run that was cut off.
+
+    Each goes to the partition that it has in the snapshot, with its key, value, headers and time. With `create` a topic
+    that is not there is made. `report` is told how many records have gone, of how many. Raises UsageError if the
+    snapshot or the topic does not fit, ConflictError if the topic has other records or another restore runs,
+    DamagedFileError, StorageError, UnreachableError, NotAllowedError.
+    """
+    said = snapshot.manifest()
+    _check_columns(snapshot, said)
+    kafka = _Kafka.of(worker)
+    with closing(Admin(kafka.admin)) as admin:
+        created, info = _topic(admin, topic, said, create)  # S1
+        name = f"{_PREFIX}{snapshot.id}-{topic}"
+        with closing(groups.member(kafka.admin, name)) as member:
+            settings = producers.settings(kafka.producer, name, producers.LARGEST_BATCH, _BYTES)
+            sender = SendingProducer(settings, name, member, _words(topic))  # S2
+            first = TopicPartition(topic, 0)
+            held = groups.committed(member, kafka.admin, name, [first], _PENDING_S)[first]
+            before = _done(held, info.id)
+            if before is None:  # S3
+                _check_empty(admin, info)
+                sender.send(_position(info, 0), [])
+            done = before or 0
+            for batch in _batches(snapshot, said, topic, done):  # S4, S5
+                sender.send(_position(info, done + len(batch)), batch)
+                done += len(batch)
+                report(done, said.records)
+    return RestoreResult(
+        snapshot=snapshot.location,
+        topic=topic,
+        created=created,
+        records=said.records,
+        sent=done - (before or 0),
+        before=before or 0,
+    )
+
+
+def _check_columns(snapshot: SnapshotFolder, said: Manifest) -> None:
+    """Raises UsageError if the records cannot be made again from what the snapshot has of them."""
+    if said.typed is not UNSET:
+        raise UsageError(
+            f"Snapshot {snapshot.location} has typed columns: the bytes of its keys and values are not in it.",
+            "Set snapshot.value.format=bytes and snapshot.key.format=bytes, take a snapshot, and restore that.",
+        )
+    for file in said.files:
+        with readable(snapshot.files, file.path), snapshot.files.open_input(file.path, file.bytes) as source:
+            timeless = _timeless(_footer(snapshot, file, source))
+        if timeless:
+            raise UsageError(
+                f"{snapshot.location}/{file.path} has {timeless:,} records with times that no snapshot can tell.",
+                "Their times cannot be restored; resync publishes them from the source.",
+            )
+
+
+def _footer(snapshot: SnapshotFolder, file: DataFile, source: pa.NativeFile) -> pq.FileMetaData:
+    try:
+        return pq.read_metadata(source)
+    except pa.ArrowException as error:
+        raise DamagedFileError(f"{snapshot.location}/{file.path} is no Parquet file: {error}.", _VERIFY) from error
+
+
+def _timeless(footer: pq.FileMetaData) -> int:
+    """Counts the records whose time is null."""
+    at = footer.schema.names.index("timestamp")
+    columns = (footer.row_group(number).column(at) for number in range(footer.num_row_groups))
+    return sum(column.statistics.null_count for column in columns if column.statistics is not None)
+
+
+def _topic(admin: Admin, topic: str, said: Manifest, create: NewTopicSettings | None) -> tuple[bool, TopicInfo]:
+    """Takes step S1: returns whether the topic was made, and what it is. Raises UsageError if it does not fit."""
+    needed = max(map(int, said.source_offsets), default=0) + 1
+    if is_internal(topic):
+        raise UsageError(f"{topic} is an internal topic; keyfold never writes to one.", "Name another topic.")
+    there = admin.describe([topic])
+    if topic not in there and create is None:
+        raise UsageError(
+            f"Topic {topic} does not exist.", f"Give --create to make it with {needed} partitions, or check its name."
+        )
+    created = False
+    if topic not in there and create is not None:
+        config = {**_new_config(said), **create.config}
+        created = bool(admin.create_topics([NewTopic(topic, needed, create.replication_factor, config=config)]))
+    info = output_topic.ready(admin, {topic: 1})[topic]
+    if info.partitions < needed:
+        raise UsageError(
+            f"Topic {topic} has {info.partitions} partitions, the snapshot has records of {needed}.",
+            f"kafka-topics.sh --alter --topic {topic} --partitions {needed}, or name another topic.",
+        )
+    config = output_topic.settings_of(admin, [topic], output_topic.DEADLINE_S)[topic]
+    if (kind := config.get("message.timestamp.type")) != "CreateTime":
+        raise UsageError(
+            f"Topic {topic} has message.timestamp.type={kind}: it would replace the times of the records.",
+            f"kafka-configs.sh --alter --topic {topic} --add-config message.timestamp.type=CreateTime.",
+        )
+    return created, info
+
+
+def _new_config(said: Manifest) -> dict[str, str]:
+    """Returns the settings of a topic that is made: those of an output topic, by the policy of the snapshot."""
+    named = ("cleanup.policy", "delete.retention.ms", "retention.ms", "retention.bytes")
+    policy = {name: str(value) for name, value in said.policy.items() if name in named}
+    largest = str(output_topic.KAFKAS_LARGEST + output_topic.HEADER_ROOM)
+    fixed = {"message.timestamp.type": "CreateTime", "max.message.bytes": largest}
+    return {**fixed, **output_topic.any_time(), **policy}
+
+
+def _done(held: groups.CommittedOffset | None, topic_id: str) -> int | None:
+    """Returns how many records have gone to the topic with this id; None if nothing was ever begun."""
+    if held is None:
+        return None
+    offset, metadata = held
+    try:
+        progress = msgspec.json.decode(metadata, type=_Progress)
+    except UNDECODABLE:
+        return None
+    return offset if progress.topic_id == topic_id else None
+
+
+def _check_empty(admin: Admin, info: TopicInfo) -> None:
+    """Raises ConflictError if the topic ever had a record: it may be one of an earlier restore."""
+    places = [TopicPartition(info.name, number) for number in range(info.partitions)]
+    if any(admin.high_watermarks(places).values()):
+        raise ConflictError(
+            f"Topic {info.name} has, or had, records, and no position of a restore of this snapshot is kept.",
+            "Restore into a new topic: delete this one, or name another. Brokers forget how far a restore has come "
+            "after offsets.retention.minutes.",
+        )
+
+
+def _position(info: TopicInfo, done: int) -> Partition:
+    return Partition(info.name, 0, done, msgspec.json.encode(_Progress(info.id)).decode())
+
+
+def _batches(snapshot: SnapshotFolder, said: Manifest, topic: str, done: int) -> Iterator[list[SentRecord]]:
+    """Yields the records from the one with the number `done` on, those of one transaction each."""
+    batch: list[SentRecord] = []
+    size = 0
+    for record in _records(snapshot, said, topic, done):
+        if batch and (len(batch) >= _RECORDS or size + record.size > _BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(record)
+        size += record.size
+    if batch:
+        yield batch
+
+
+def _records(snapshot: SnapshotFolder, said: Manifest, topic: str, done: int) -> Iterator[SentRecord]:
+    for file in said.files:
+        if done >= file.records:
+            done -= file.records
+            continue
+        if sha256_of(snapshot.files, file.path, file.bytes) != file.sha256:
+            raise DamagedFileError(f"{snapshot.location}/{file.path} is damaged: it is not what was written.", _VERIFY)
+        for batch in _read(snapshot, file):
+            yield from _made(batch.slice(done), topic)
+            done = max(0, done - batch.num_rows)
+
+
+def _read(snapshot: SnapshotFolder, file: DataFile) -> Iterator[pa.RecordBatch]:
+    place = snapshot.files
+    with (
+        readable(place, file.path),
+        place.open_input(file.path, file.bytes) as source,
+        pq.ParquetFile(source) as opened,
+    ):
+        yield from opened.iter_batches(_RECORDS)
+
+
+def _made(batch: pa.RecordBatch, topic: str) -> Iterator[SentRecord]:
+    """Makes the records of `batch`; time 0 goes as 1 with a header that says so, as on an output topic."""
+    as_sent = pa.RecordBatch.from_arrays(
+        [
+            batch["key"].cast(pa.binary()),
+            batch["value"].cast(pa.binary()),
+            batch["timestamp"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64()),
+            batch["headers"].cast(HEADERS),
+        ],
+        ["key", "value", "timestamp", "headers"],
+    )
+    places = zip(batch["partition"].to_pylist(), batch["offset"].to_pylist(), strict=True)
+    sent = rows(as_sent, original_headers(as_sent) or repeat([], batch.num_rows))
+    for (partition, offset), (value, key, timestamp, headers) in zip(places, sent, strict=True):
+        size = len(key or b"") + len(value or b"") + sum(len(name) + len(data or b"") for name, data in headers)
+        name = f"The record {partition}/{offset}"
+        yield SentRecord(topic, partition, value, key, timestamp, headers, name, size)
+
+
+def _words(topic: str) -> SendingWords:
+    return SendingWords(
+        doing="Records cannot be restored, up to the next position of {}",
+        another="restore",
+        look="Let it end; run this one again to see how far it came.",
+        sent="restore.sent",
+        offsets="restore.offsets",
+        committed="restore.committed",
+        logger="keyfold.restore-producer",
+        write=f"Write on topic {topic}",
+    )

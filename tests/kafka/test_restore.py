@@ -1,0 +1,178 @@
+"""`keyfold restore`: a snapshot's records go to a topic as they are, each exactly once, whatever ends a run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from connectors.dev.embedded_kafka import EmbeddedKafka
+from tests.support.cli import execute, invoke, worker_file
+from tests.support.deployment import Deployment
+from tests.support.engine import row
+from tests.support.kafka import ToSend, consume_all, create_topic, produce
+from tests.support.kept_snapshots import KeptSnapshots
+from tests.support.typed_snapshots import TypedConnector
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Restored = tuple[Any, ...]
+LARGE = 25_000
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> KeptSnapshots:
+    """A snapshot of two partitions: text and bytes, headers that repeat, an empty value, times of long ago."""
+    made = KeptSnapshots(tmp_path_factory.mktemp("kept"), partitions=2)
+    headers = [{"key": "h", "value": b"\xff"}, {"key": "h", "value": None}, {"key": "", "value": b""}]
+    rows = [row(number % 2, number // 2, b"k%d" % number, b"%d" % number, timestamp=number + 1) for number in range(50)]
+    rows += [row(0, 25, b"\xff", b"", headers=headers, timestamp=4_102_444_800_000), row(1, 25, b"k1", None)]
+    made.keep(rows)
+    return made
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> KeptSnapshots:
+    """A snapshot of more records than go into two transactions."""
+    made = KeptSnapshots(tmp_path_factory.mktemp("large"))
+    made.keep([row(0, number, b"k%d" % number, b"%d" % number, timestamp=number + 1) for number in range(LARGE)])
+    return made
+
+
+@pytest.fixture
+def target(tmp_path: Path, broker: EmbeddedKafka, topic_name: str) -> tuple[str, Path]:
+    """A topic that is not there yet, and a worker file of its cluster."""
+    return topic_name, worker_file(tmp_path, broker.bootstrap)
+
+
+def _expected() -> list[Restored]:
+    plain: list[Restored] = [(n % 2, b"k%d" % n, b"%d" % n, n + 1, []) for n in range(50) if n != 1]
+    odd = (0, b"\xff", b"", 4_102_444_800_000, [("h", b"\xff"), ("h", None), ("", b"")])
+    return sorted([*plain, odd], key=lambda each: each[:2])
+
+
+def _there(bootstrap: str, topic: str) -> list[Restored]:
+    read = consume_all(bootstrap, topic)
+    made = [(each.partition, each.key, each.value, each.timestamp_ms, list(each.headers)) for each in read]
+    return sorted(made, key=lambda each: each[:2])
+
+
+def test_each_record_is_as_it_was(broker: EmbeddedKafka, kept: KeptSnapshots, target: tuple[str, Path]) -> None:
+    """Key, value, headers, time and partition, in a topic that is made as an output is; once, however often it runs."""
+    topic, worker = target
+    words = ("restore", kept.topic, "--topic", topic, "--worker", worker, "--json")
+    missing = invoke(*words)
+    assert (missing.exit_code, "--create" in missing.stderr) == (2, True)
+    first = json.loads(invoke(*words, "--create", "--config", "segment.bytes=1048576").stdout)
+    assert (first["created"], first["records"], first["sent"], first["before"]) == (True, 50, 50, 0)
+    assert _there(broker.bootstrap, topic) == _expected()
+    again = json.loads(invoke(*words).stdout)
+    assert (again["created"], again["sent"], again["before"]) == (False, 0, 50)
+    assert "already" in invoke(*words[:-1]).stdout
+    assert _there(broker.bootstrap, topic) == _expected()
+
+
+@pytest.mark.parametrize(
+    "failpoint",
+    [
+        "restore.offsets",
+        pytest.param("restore.sent", marks=pytest.mark.long),
+        pytest.param("restore.committed", marks=pytest.mark.long),
+    ],
+)
+def test_a_run_that_is_killed_is_gone_on_with(
+    broker: EmbeddedKafka, large: KeptSnapshots, target: tuple[str, Path], failpoint: str
+) -> None:
+    """At each step, of the first transaction and of a later one: no record is there twice, none is missing."""
+    topic, worker = target
+    create_topic(broker.bootstrap, topic, 2)
+    words = ("restore", large.topic, "--topic", topic, "--worker", worker)
+    for nth in (1, 2 if failpoint == "restore.committed" else 3):
+        assert execute(*words, KEYFOLD_FAILPOINTS=f"{failpoint}@{nth}=kill").returncode < 0
+    part = len(_there(broker.bootstrap, topic))
+    assert 0 < part < LARGE
+    done = invoke(*words, "--json")
+    assert done.exit_code == 0, done.stderr
+    assert (json.loads(done.stdout)["before"], json.loads(done.stdout)["sent"]) == (part, LARGE - part)
+    assert _there(broker.bootstrap, topic) == sorted((0, b"k%d" % n, b"%d" % n, n + 1, []) for n in range(LARGE))
+
+
+@pytest.mark.parametrize(
+    ("partitions", "config", "said"),
+    [
+        (1, {}, "has 1 partitions, the snapshot has records of 2"),
+        (2, {"message_timestamp_type": "LogAppendTime"}, "message.timestamp.type=LogAppendTime"),
+    ],
+)
+def test_a_topic_that_does_not_fit_is_refused(
+    broker: EmbeddedKafka, kept: KeptSnapshots, target: tuple[str, Path], partitions: int, config: Any, said: str
+) -> None:
+    """Before anything is sent: exit code 2, and what to change."""
+    topic, worker = target
+    create_topic(broker.bootstrap, topic, partitions, **config)
+    result = invoke("restore", kept.topic, "--topic", topic, "--worker", worker)
+    assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
+    assert _there(broker.bootstrap, topic) == []
+
+
+def test_a_topic_with_records_is_refused(broker: EmbeddedKafka, kept: KeptSnapshots, target: tuple[str, Path]) -> None:
+    """Some may be of an earlier restore: brokers forget how far one has come."""
+    topic, worker = target
+    create_topic(broker.bootstrap, topic, 2)
+    produce(broker.bootstrap, topic, [(0, b"k", b"v")])
+    result = invoke("restore", kept.topic, "--topic", topic, "--worker", worker)
+    assert (result.exit_code, "Restore into a new topic" in result.stderr) == (2, True), result.stderr
+
+
+def test_typed_columns_and_unknown_times_are_refused(tmp_path: Path) -> None:
+    """They do not have what was in the record: exit code 2, before a broker is asked, and the way out."""
+    typed = TypedConnector(tmp_path, {"value.converter": "keyfold.Json", "value.converter.schemas.enable": "false"})
+    typed.fold([row(0, 0, b"a", b'{"n":1}')])
+    timeless = KeptSnapshots(tmp_path / "timeless")
+    timeless.keep([row(0, 0, b"a", b"1", timestamp=1 << 62)])
+    cases = {typed.take().files[0].parent: "snapshot.value.format=bytes", timeless.topic: "times that no snapshot"}
+    for folder, said in cases.items():
+        result = invoke("restore", folder, "--topic", "t", "--worker", worker_file(tmp_path))
+        assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
+
+
+def test_a_damaged_file_is_not_sent(broker: EmbeddedKafka, tmp_path: Path, target: tuple[str, Path]) -> None:
+    """Its checksum is compared before its first record goes."""
+    topic, worker = target
+    damaged = KeptSnapshots(tmp_path / "damaged")
+    damaged.keep([row(0, number, b"k%d" % number, b"value") for number in range(10)])
+    (data,) = (damaged.topic / "current").iterdir()
+    content = data.read_bytes()
+    data.write_bytes(content.replace(b"value", b"other", 1))
+    assert data.read_bytes() != content
+    result = invoke("restore", damaged.topic, "--topic", topic, "--create", "--worker", worker)
+    assert "is damaged" in result.stderr, result.stderr
+    assert result.exit_code != 0
+    assert _there(broker.bootstrap, topic) == []
+
+
+@pytest.mark.long
+def test_a_restored_topic_compacts_to_an_equal_snapshot(
+    spark: SparkSession, broker: EmbeddedKafka, tmp_path: Path, topic_name: str
+) -> None:
+    """A snapshot of a topic, and one of the topic that it was restored to: no key differs."""
+    create_topic(broker.bootstrap, topic_name, 2)
+    values = ((n, None if n % 11 == 0 else b"%d" % n) for n in range(5_000))
+    sent = [ToSend(n % 2, b"k%d" % (n % 700), value, (("n", b"%d" % n),), n + 1) for n, value in values]
+    produce(broker.bootstrap, topic_name, sent)
+    restored = f"{topic_name}.restored"
+    places = [(tmp_path / "first", topic_name), (tmp_path / "second", restored)]
+    first, second = (Deployment(folder, broker.bootstrap, topic) for folder, topic in places)
+    for folder, _ in places:
+        folder.mkdir()
+    first.run_once(spark)
+    folders = [each.snapshots.location for each in (first, second)]
+    result = invoke("restore", folders[0], "--topic", restored, "--create", "--worker", first.write()[1])
+    assert result.exit_code == 0, result.stderr
+    second.run_once(spark)
+    said = json.loads(invoke("snapshot", "diff", *folders, "--json").stdout)
+    assert (said["added"], said["changed"], said["removed"]) == (0, 0, 0)
+    assert said["same"] > 500
