@@ -41,6 +41,11 @@ class Remembered(Generic[T]):
                 self._bytes -= self._known.popitem(last=False)[1][1]
             return self._known[place][0]
 
+    @property
+    def is_full(self) -> bool:
+        """Whether more than three quarters of the bytes are taken."""
+        return 4 * self._bytes > 3 * self._most_bytes
+
     def drop(self, places: Iterable[Hashable]) -> None:
         """Forgets the values of `places`, as they are about to be replaced or removed."""
         with self._lock:

@@ -8,12 +8,13 @@ table of the hashes in all of them, by which a key that came in none of them lat
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from itertools import count
 from typing import Final, NamedTuple
 
 import numpy as np
 from msgspec import Struct
 
-from compactor.errors import DamagedFileError, MissingFileError
+from compactor.errors import DamagedFileError, MissingFileError, StorageError
 from compactor.index.blocks import FEW, Hashes, SearchedEntries
 from compactor.index.reader import SMALL, AskedKeys, small_file
 from compactor.index.section import IndexSection, from_text
@@ -35,16 +36,26 @@ _FEWEST: Final = 1 << 12
 """Places that a table has at least, so that it need not be made again with each few records that come."""
 
 
+_AHEAD: Final = 4
+"""Index files of an object store that are read ahead by one look-up, which need not ask them; each is a request."""
+
+_TURNS: Final = 16
+"""If there is no room for what several logs have ready, one of so many look-ups makes it ready: that takes longer than
+to ask the runs."""
+
+
 class _ReadyRun(NamedTuple):
     """A run with the entries of its only index, None if it has more, none, or one that is large or cannot be read.
 
-    `bits` are what distinguishes the hashes of its log in the file, made with `secret`.
+    `bits` are what distinguishes the hashes of its log in the file, made with `secret`. `waits`: its index is to be
+    read by a later look-up.
     """
 
     run: Run
-    entries: SearchedEntries | None
-    secret: str
-    bits: int
+    entries: SearchedEntries | None = None
+    secret: str = ""
+    bits: int = 0
+    waits: bool = False
 
     @property
     def held(self) -> int:
@@ -71,7 +82,7 @@ class _HashTable:
         self._room -= sum(ready.held for ready in runs)
         if self._room < 0:
             return False
-        for _, entries, _, bits in runs:
+        for _, entries, _, bits, _ in runs:
             if entries is not None:
                 places = (np.asarray(entries.hashes) ^ np.uint64(bits)) >> np.uint64(self._shift)
                 np.frombuffer(self._places, np.uint8)[places] = 1
@@ -100,6 +111,11 @@ class _ReadyRuns(Struct, frozen=True):
     table: _HashTable
 
     @property
+    def waits(self) -> bool:
+        """Whether some index is still to be read."""
+        return any(ready.waits for ready in self.runs)
+
+    @property
     def size(self) -> int:
         """Bytes that it takes in memory."""
         return len(self.table) + sum(_A_RUN + 12 * ready.held for ready in self.runs)
@@ -109,15 +125,24 @@ READY: Final = Remembered[_ReadyRuns](_READY_BYTES)
 """By location and what the runs are of; what is there counts only for the very same runs."""
 
 
+_turns: Final = count()
+"""Numbers the look-ups for which there was no room."""
+
+
 def runs_that_may_have(storage: Storage, of: Hashable, runs: tuple[Run, ...], asked: AskedKeys) -> Iterable[Run]:
     """Returns those of `runs`, from the newest on, of which the index does not say that they have none of the keys.
 
-    `of` says what the runs are of, as they are kept ready for the next call. Raises StorageError.
+    `of` says what the runs are of, as they are kept ready for the next call.
     """
     place = storage.location, of
     ready = READY.get(place)
-    if ready is None or ready.asked != runs:
-        ready = _made_ready(storage, runs, ready)
+    if ready is None and READY.is_full and next(_turns) % _TURNS:
+        return newest_first(runs)
+    if ready is None or ready.asked != runs or ready.waits:
+        try:
+            ready = _made_ready(storage, runs, ready)
+        except StorageError:  # a run that has the key may be asked without that file; else the run itself says so
+            return newest_first(runs)
         READY.drop([place])
         READY.put(place, ready, ready.size)
     hashes = {secret: ready.table.may_have(asked.plain_hashes(secret)) for secret in ready.secrets}
@@ -125,7 +150,7 @@ def runs_that_may_have(storage: Storage, of: Hashable, runs: tuple[Run, ...], as
 
 
 def _searched(runs: Iterable[_ReadyRun], hashes: dict[str, Hashes]) -> Iterator[Run]:
-    for run, entries, secret, bits in runs:
+    for run, entries, secret, bits, _ in runs:
         if entries is None or entries.has_any(hashes[secret] ^ np.uint64(bits)):
             yield run
 
@@ -137,12 +162,18 @@ def newest_first(runs: Iterable[Run]) -> list[Run]:
 
 def _made_ready(storage: Storage, asked: tuple[Run, ...], before: _ReadyRuns | None) -> _ReadyRuns:
     """Makes the runs `asked` ready; what is the same as `before` is taken over, and the table unless it is full."""
-    known = {} if before is None else {ready.run.start: ready for ready in before.runs}
+    known = {} if before is None else {ready.run.start: ready for ready in before.runs if not ready.waits}
     runs, table, added = [], None if before is None else before.table, list[_ReadyRun]()
+    room, unread = _READY_BYTES, count()
     for run in newest_first(asked):
+        section = _only_section(run)
+        room -= 0 if section is None else section.bytes
         ready = known.get(run.start)
-        if ready is None or ready.run != run:
-            ready = _ready_run(storage, run)
+        if room < 0:
+            ready = _ReadyRun(run)
+        elif ready is None or ready.run != run:
+            may_read = storage.is_folder or next(unread) < _AHEAD
+            ready = _ready_run(storage, run, section) if may_read else _ReadyRun(run, waits=True)
             added.append(ready)
         runs.append(ready)
     if table is None or not table.add(added):
@@ -152,14 +183,13 @@ def _made_ready(storage: Storage, asked: tuple[Run, ...], before: _ReadyRuns | N
     return _ReadyRuns(asked, tuple(runs), others, tuple(secrets), table)
 
 
-def _ready_run(storage: Storage, run: Run) -> _ReadyRun:
-    section = _only_section(run)
+def _ready_run(storage: Storage, run: Run, section: IndexSection | None) -> _ReadyRun:
     if section is None:
-        return _ReadyRun(run, None, "", 0)
+        return _ReadyRun(run)
     try:
         return _ReadyRun(run, small_file(storage, section), section.secret, log_bits(section.log))
     except (MissingFileError, DamagedFileError):  # who asks the run itself says so
-        return _ReadyRun(run, None, "", 0)
+        return _ReadyRun(run)
 
 
 def _only_section(run: Run) -> IndexSection | None:

@@ -25,6 +25,7 @@ from compactor.model.record import TopicPartition
 from compactor.runs import writer
 from compactor.runs.file_stats import level0_run
 from compactor.runs.writer import RunTarget
+from compactor.storage.base import Storage
 from compactor.storage.local import LocalStorage
 from tests.support.engine import Row, row
 from tests.support.memory.storage import MemoryStorage
@@ -45,7 +46,7 @@ def rows_of(keys: Sequence[bytes | None], first: int, partition: int = 0) -> lis
     ]
 
 
-def written(storage: MemoryStorage, rows: Sequence[Row], *, is_indexed: bool, others: Sequence[Row] = ()) -> Run:
+def written(storage: Storage, rows: Sequence[Row], *, is_indexed: bool, others: Sequence[Row] = ()) -> Run:
     """Writes `rows` of partition 0 as a run; `others`, of partition 1, go into the same files."""
     target = RunTarget(storage=storage, prefix="1-j", max_bytes=1, is_indexed=is_indexed)
     half = len(rows) // 2 or len(rows)

@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle, islice
 
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -145,10 +144,34 @@ class Failing(MemoryStorage):
         raise StorageError(f"no answer for {path}", "")
 
 
-def test_a_store_that_does_not_answer_is_an_error_and_nothing_is_remembered_of_it() -> None:
-    """The next look-up asks it again."""
+def test_a_store_that_refuses_an_index_that_need_not_be_asked_is_no_error() -> None:
+    """Nothing is remembered of it, all runs may have the key, and the next look-up asks the store again."""
     log = Log()
     log.add([b"z"])
-    with pytest.raises(StorageError, match="no answer"):
-        asked_runs(Failing(), log.log, b"z")
-    assert asked_runs(log.storage, log.log, b"z") == 1
+    log.add([b"y"])
+    assert asked_runs(Failing(), log.log, b"absent") == 2
+    assert asked_runs(log.storage, log.log, b"absent") == 0
+
+
+class Requests(MemoryStorage):
+    """An object store that counts the files that are opened."""
+
+    opened = 0
+
+    @property
+    def is_folder(self) -> bool:
+        return False
+
+    def open_input(self, path: str, size: int | None = None) -> pa.NativeFile:
+        self.opened += 1
+        return super().open_input(path, size)
+
+
+def test_of_an_object_store_a_look_up_reads_four_indexes_ahead() -> None:
+    """What is not read yet may have the key; a few look-ups later all indexes are read."""
+    log = Log()
+    log.storage = Requests()
+    for number in range(10):
+        log.add([b"%d" % number])
+    steps = [(asked_runs(log.storage, log.log, b"absent"), log.storage.opened) for _ in range(4)]
+    assert steps == [(6, 4), (2, 8), (0, 10), (0, 10)]
