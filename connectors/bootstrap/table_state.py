@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,11 @@ Group = int | None
 """The partition in which a key is looked up; None if a key has one record over all partitions."""
 
 
+_ROWS: Final = 65_536
+"""Rows of a batch, and keys of a dict. Of 5 million keys, dicts of this size are made in 0.6 s and looked through in 12
+µs; a single one, which does not fit into the processor's caches, takes 1.3 s and 1 µs."""
+
+
 class TableState:
     """The records of a table, by key and partition. Only one thread may call `apply`."""
 
@@ -32,8 +38,8 @@ class TableState:
         # The columns of each batch by name: to ask a batch for them takes longer than to read them.
         self._arrays: list[dict[str, pa.Array]] = []
         self._starts: list[int] = []
-        # The row of each key of the snapshot, by group.
-        self._rows: dict[Group, dict[bytes, int]] = {}
+        # The row of each key of the snapshot, by group: a dict for each batch.
+        self._rows: dict[Group, list[dict[bytes, int]]] = {}
         # What has changed since: None is a deleted key. A group is in here if it is in `_rows`.
         self._changed: dict[Group, dict[bytes, TableRecord | None]] = {}
         # The groups as readers go through them; replaced when there is another one.
@@ -43,7 +49,9 @@ class TableState:
         _check_keys(snapshot, self._columns, has_partitions=self._has_partitions)
         for table in snapshot.tables():
             for batch in table.to_batches():
-                self._add(self._columns.plain(batch))
+                plain = self._columns.plain(batch)
+                for at in range(0, plain.num_rows, _ROWS):
+                    self._add(plain.slice(at, _ROWS))
         self._changed = {group: {} for group in self._rows}
         self._groups = tuple(self._rows)
 
@@ -70,11 +78,12 @@ class TableState:
         for change in changes:
             group = change.partition if self._has_partitions else None
             if group not in self._changed:
-                self._rows[group], self._changed[group] = {}, {}
+                self._rows[group], self._changed[group] = [], {}
                 self._groups = (*self._groups, group)
             changed, key, record = self._changed[group], change.key, change.record
-            was_there = changed[key] is not None if key in changed else key in self._rows[group]
-            if record is None and key not in self._rows[group]:
+            row = self._row(group, key)
+            was_there = changed[key] is not None if key in changed else row is not None
+            if record is None and row is None:
                 changed.pop(key, None)
             else:
                 changed[key] = record
@@ -85,8 +94,11 @@ class TableState:
         try:
             return changed[key]
         except KeyError:
-            row = self._rows[group].get(key)
+            row = self._row(group, key)
             return None if row is None else self._at(row)
+
+    def _row(self, group: Group, key: bytes) -> int | None:
+        return next((rows[key] for rows in self._rows[group] if key in rows), None)
 
     def _at(self, row: int) -> TableRecord:
         batch = bisect_right(self._starts, row) - 1
@@ -99,16 +111,15 @@ class TableState:
         keys = batch.column(self._columns.key)
         if not self._has_partitions:
             self._index(None, keys, range(self._count, self._count + batch.num_rows))
-        elif batch.num_rows:
+        else:
             numbers = batch.column(self._columns.partition).to_numpy()
             for number in np.unique(numbers).tolist():
                 rows = np.flatnonzero(numbers == number)
-                whole = len(rows) == batch.num_rows
-                self._index(number, keys if whole else keys.take(pa.array(rows)), (rows + self._count).tolist())
+                self._index(number, keys.take(pa.array(rows)), (rows + self._count).tolist())
         self._count += batch.num_rows
 
     def _index(self, group: Group, keys: pa.Array, rows: Iterable[int]) -> None:
-        self._rows.setdefault(group, {}).update(zip(keys.to_pylist(), rows, strict=True))
+        self._rows.setdefault(group, []).append(dict(zip(keys.to_pylist(), rows, strict=True)))
 
 
 def _age(record: TableRecord) -> tuple[int, int]:
