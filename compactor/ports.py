@@ -1,7 +1,8 @@
 """What the engine needs from outside, as its ports.
 
 `connectors.runtime.kafka_broker` and `connectors.sinks.publisher` implement what it needs from Kafka,
-`connectors.chain.fill` and `connectors.typed.column_types` what looks into values.
+`connectors.chain.fill` and `connectors.typed.column_types` what looks into values, `connectors.tables` what writes
+tables.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from compactor.model.position import Position, Tail
 from compactor.model.publish_plan import PublishPlan, PublishResult
 from compactor.model.record import RangeRead, TopicPartition
 from compactor.model.state import CatalogState
+from compactor.storage.base import Storage
 
 
 class Broker(Protocol):
@@ -201,4 +203,41 @@ class ColumnTypes(Protocol):
 
     def decoder(self, layout: ColumnLayout) -> Decoder:
         """Returns what decodes to `layout`, in a task."""
+        ...
+
+
+class TableVersion(NamedTuple):
+    """A state of a topic that its table is to equal: the typed files of the snapshot `snapshot` below `folder`.
+
+    `settings` differs if the columns were made in another way. `appends`: the files have every record that is kept, and
+    rows of the table stay. Offsets are the next to read, by partition number as text.
+    """
+
+    connector: str
+    catalog_id: str
+    epoch: int
+    topic: str
+    snapshot: str
+    appends: bool
+    settings: str
+    source_offsets: Mapping[str, int]
+    output_offsets: Mapping[str, int]
+    generations: Mapping[str, int]
+    folder: Storage
+    files: Sequence[str]
+
+
+class Tables(Protocol):
+    """The tables of a connector's topics (`snapshot.table`), one a topic."""
+
+    @property
+    def settings(self) -> str:
+        """What differs between tables of two kinds or places."""
+        ...
+
+    def commit(self, version: TableVersion) -> None:
+        """Makes the topic's table equal `version`; does nothing if its newest commit of ours is of that snapshot.
+
+        Raises SnapshotError, also if a newer owner has committed to the table.
+        """
         ...

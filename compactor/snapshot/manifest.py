@@ -19,7 +19,7 @@ from compactor.errors import FoldError, StorageError
 from compactor.model.log import PartitionLog, generation_of
 from compactor.model.state import BY_OFFSET, BYTES, CatalogState
 from compactor.model.times import LAST_MS
-from compactor.ports import ColumnTypes
+from compactor.ports import ColumnTypes, Tables
 from compactor.settings import CompactionPolicy
 from compactor.snapshot.content import APPEND, LATEST, end_of, records_of
 from compactor.storage.base import Storage
@@ -90,12 +90,14 @@ class TypedInputs(Struct, frozen=True, kw_only=True):
     """What a typed snapshot is made by: the types of keys and values, None if they stay bytes.
 
     `metadata`: the metadata columns that it has. `by_default`: the sides for which no setting says that they are typed.
+    `tables`: what keeps a table of each topic equal to it.
     """
 
     key: ColumnTypes | None
     value: ColumnTypes | None
     metadata: tuple[str, ...]
     by_default: frozenset[str] = frozenset()
+    tables: Tables | None = None
 
     def after(self, newest: Manifest | None) -> TypedInputs | None:
         """Returns what the snapshot after `newest` is made by: a side of bytes stays so unless a setting says typed.
@@ -115,7 +117,7 @@ class TypedInputs(Struct, frozen=True, kw_only=True):
     def settings(self) -> str:
         """What decides how the columns are made, as one text."""
         sides = (types.settings if types is not None else "bytes" for types in (self.value, self.key))
-        return " ".join([*sides, *self.metadata])
+        return " ".join([*sides, *self.metadata, *([self.tables.settings] if self.tables is not None else [])])
 
 
 class WrittenFiles(Struct, frozen=True, kw_only=True):

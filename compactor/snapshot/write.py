@@ -6,12 +6,15 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET
+
 from compactor.errors import FoldError
 from compactor.failpoints import hit
 from compactor.model.actions import AddSnapshot
 from compactor.model.state import CatalogState
+from compactor.ports import TableVersion
 from compactor.snapshot import location, manifest
-from compactor.snapshot.content import records_of
+from compactor.snapshot.content import APPEND, records_of
 from compactor.snapshot.data_files import write_data
 from compactor.snapshot.manifest import Manifest, SnapshotInputs, WrittenFiles
 from compactor.snapshot.typed_files import kept_columns, write_typed
@@ -56,9 +59,12 @@ def write_snapshot(
         kept = kept_columns(place, state, topic)
         made = write_typed(spark, storage, place.sub(path), logs, inputs, inputs.typed, kept)
     hit("snapshot.write")
-    # 16: the manifest: from now on the snapshot is complete
     written = manifest.manifest_of(state, logs, made, now_ms, inputs)
     _check_counts(written, made.left_out, records_of(logs, inputs.mode))
+    # 16a to 16c: the topic's table
+    if inputs.typed is not None and inputs.typed.tables is not None:
+        inputs.typed.tables.commit(_table_version(written, state, name, inputs.typed.settings, place.sub(path)))
+    # 16: the manifest: from now on the snapshot is complete
     place.write(f"{path}/{manifest.NAME}", manifest.encode(written))
     hit("snapshot.manifest")
     return AddSnapshot(
@@ -69,6 +75,23 @@ def write_snapshot(
         source_offsets=written.source_offsets,
         records=written.records,
         bytes=sum(file.bytes for file in made.files),
+    )
+
+
+def _table_version(written: Manifest, state: CatalogState, name: str, settings: str, folder: Storage) -> TableVersion:
+    return TableVersion(
+        connector=written.connector,
+        catalog_id=state.catalog_id,
+        epoch=state.epoch,
+        topic=written.topic,
+        snapshot=name,
+        appends=written.snapshot_mode == APPEND,
+        settings=settings,
+        source_offsets=written.source_offsets,
+        output_offsets=written.output_offsets,
+        generations={} if written.generations is UNSET else written.generations,
+        folder=folder,
+        files=[file.path for file in written.files],
     )
 
 

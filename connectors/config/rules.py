@@ -13,6 +13,7 @@ from typing import Any, Final
 from connectors.chain.hidden_values import places_of
 from connectors.config import errors
 from connectors.config.errors import Fault
+from connectors.config.table_rules import fixed_table_faults, rest_table_faults, table_faults
 from connectors.config.topics import is_internal, is_topic_name
 
 Rule = Callable[..., Iterator[Fault]]
@@ -252,6 +253,18 @@ RULES: Final[tuple[tuple[tuple[str, ...], Rule], ...]] = (
         ("snapshot_location", "snapshot_value_format", "snapshot_key_format", "snapshot_string_columns"),
         _typed_columns,
     ),
+    (
+        (
+            "snapshot_table",
+            "snapshot_table_name",
+            "iceberg_catalog",
+            "snapshot_location",
+            "snapshot_value_format",
+        ),
+        table_faults,
+    ),
+    (("snapshot_table_name", "topics", "topics_regex"), fixed_table_faults),
+    (("iceberg_catalog", "over_rest"), rest_table_faults),
     (("cleanup_policy", "output_topic_template", "snapshot_location", "snapshot_mode"), _raw_copy),
     (("key_identity", "cleanup_policy"), _compared_keys),
     (("order", "cleanup_policy", "state_index"), partial(_by_what_is_kept, "compaction.order", "offset")),
@@ -270,6 +283,7 @@ _QUOTE_NOTHING: Final = frozenset(
         _typed_columns,
         _raw_copy,
         _regex_output,
+        rest_table_faults,
     ]
 )
 """Rules with faults that hold no value: what they say may be shown of placeholders too."""

@@ -7,8 +7,10 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel
 
-from connectors.config.definitions import setting
-from connectors.config.fields import ANY_CASE, WORDS_OR_NONE, Allowed, Int, LocationOrNone, Long, or_minus_one
+from connectors.config.definitions import family, setting
+from connectors.config.fields import ANY_CASE, WORDS_OR_NONE, Allowed, Int, LocationOrNone, Long, Text, or_minus_one
+from connectors.config.flat_file import family_texts
+from connectors.config.table_rules import catalog_faults
 
 SnapshotFormat = Annotated[Literal["bytes", "typed"], ANY_CASE]
 StringColumns = Annotated[
@@ -61,3 +63,16 @@ class SnapshotConfig(BaseModel):
     """Which columns a typed snapshot has besides those of values and keys."""
     snapshot_file_bytes: Long = _snapshots("snapshot.file.bytes", "134217728", ge=1024, unit="bytes", importance="low")
     """Size at which a data file of a snapshot ends and the next begins."""
+    snapshot_table: Annotated[Literal["none", "delta", "iceberg"], ANY_CASE] = _snapshots(
+        "snapshot.table", "none", importance="medium"
+    )
+    """The format of a table that each snapshot makes equal to the topic's state ([tables.md](tables.md)); it has the
+    columns of a typed snapshot.
+
+    It needs `snapshot.value.format=typed`, and `pip install 'keyfold[tables]'`."""
+    snapshot_table_name: Text = _snapshots("snapshot.table.name", "${topic}", importance="low")
+    """The Iceberg table of a topic: its name, or with its namespace in front of it, which is the connector's name
+    otherwise. What a name may not have becomes `_`."""
+    iceberg_catalog: Annotated[dict[str, str], family_texts(catalog_faults)] = family("iceberg.catalog.")
+    """A property of pyiceberg's catalog: `iceberg.catalog.type`, `iceberg.catalog.uri`. Without any, tables are in an
+    SQL catalog in `snapshot.location`."""

@@ -26,6 +26,7 @@ from connectors.config.engine_settings import engine_settings
 from connectors.runtime.kafka_broker import KafkaBroker
 from connectors.runtime.request_handler import RequestHandler
 from connectors.runtime.takeover import Ownership
+from connectors.runtime.topic_tables import tables_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,7 +52,7 @@ def fill_of(connector: ConnectorConfig) -> Fill | None:
     return value_fill(connector.chain_spec(), connector.unavailable, resolve)
 
 
-def typed_of(connector: ConnectorConfig, chain: ChainSpec) -> TypedInputs | None:
+def typed_of(connector: ConnectorConfig, chain: ChainSpec, place: Storage | None = None) -> TypedInputs | None:
     """Makes what a connector's typed snapshots are made by; None if its snapshots are of bytes."""
     given = {"key": connector.snapshot_key_format, "value": connector.snapshot_value_format}
     written = {"key": chain.written_key, "value": chain.written_value}
@@ -68,7 +69,13 @@ def typed_of(connector: ConnectorConfig, chain: ChainSpec) -> TypedInputs | None
 
     sides = {side: ValueTypes(side=side, chain=chain, resolve=resolve) for side in typed}
     metadata = tuple(name for name in METADATA if name in connector.snapshot_metadata_columns)
-    return TypedInputs(key=sides.get("key"), value=sides.get("value"), metadata=metadata, by_default=by_default)
+    return TypedInputs(
+        key=sides.get("key"),
+        value=sides.get("value"),
+        metadata=metadata,
+        by_default=by_default,
+        tables=tables_of(connector, place),
+    )
 
 
 def assemble(
@@ -94,7 +101,7 @@ def assemble(
     rewriter = Rewriter(spark, storage, stop.is_set, local_records=settings.fold.local_max_records)
     cleaner = Cleaner(rewriter, catalog, quarantine, settings, engine.counters, engine.positions.uncertain, now_ms)
     maintenance = Maintenance(cleaner, snapshots, catalog, quarantine, engine.counters, stop)
-    snapshots.typed = typed_of(connector, chain)
+    snapshots.typed = typed_of(connector, chain, snapshot_storage)
     snapshots.begin()
     requests = RequestHandler(storage, catalog, maintenance, clock, broker.check_visible)
     return TaskComponents(catalog, broker, engine, maintenance, requests)

@@ -1,4 +1,4 @@
-"""The Python recipes of docs/snapshots.md, and the snapshot that they read."""
+"""The Python recipes of docs/snapshots.md and docs/tables.md, and the snapshot that they read."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "snapshots.md"
+TABLES: Final = PAGE.with_name("tables.md")
 CHOICE: Final = "Which one, and for how long"
 """The heading under which each way to find the newest snapshot stands."""
 
@@ -31,11 +32,11 @@ TYPED: Final = "Typed columns"
 _BLOCK: Final = re.compile(r"(?ms)^## ([^\n]+)$|^```python\n(.*?)^```$")
 
 
-def recipes() -> dict[str, list[str]]:
-    """Returns the page's blocks of Python by their heading."""
+def recipes(page: Path = PAGE) -> dict[str, list[str]]:
+    """Returns the blocks of Python of a page by their heading."""
     found: dict[str, list[str]] = {}
     heading = ""
-    for title, code in _BLOCK.findall(PAGE.read_text(encoding="utf-8")):
+    for title, code in _BLOCK.findall(page.read_text(encoding="utf-8")):
         heading = title or heading
         if code:
             found.setdefault(heading, []).append(code)

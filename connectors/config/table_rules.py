@@ -1,0 +1,51 @@
+"""Checks what a connector file says of tables (`snapshot.table`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from compactor.storage.locations import is_local
+from connectors.config.errors import Fault
+
+
+def catalog_faults(properties: Mapping[str, str]) -> Iterator[Fault]:
+    """Yields the faults of `iceberg.catalog.*`: properties by which pyiceberg runs a class that the file names."""
+    for name in properties:
+        if name.startswith("py-") or name.endswith(("-impl", ".impl")):
+            yield Fault(name, "is not allowed: it names code to run. Set iceberg.catalog.type.")
+
+
+def table_faults(
+    kind: str, name: str, catalog: Mapping[str, str], location: str | None, of_values: str
+) -> Iterator[Fault]:
+    """Yields what keeps tables of `kind` from being written, and settings that have no effect."""
+    if kind != "iceberg":
+        given = {"snapshot.table.name": name != "${topic}", "iceberg.catalog.": bool(catalog)}
+        without = "has no effect without snapshot.table=iceberg; set that too."
+        yield from (Fault(key, without) for key, is_given in given.items() if is_given)
+    if kind == "none":
+        return
+    if of_values != "typed":
+        yield Fault(
+            "snapshot.table", f'"{kind}" cannot be: a table has typed columns; set snapshot.value.format=typed.'
+        )
+    if location is None:
+        yield Fault("snapshot.table", "has no effect without snapshot.location; set that too.")
+    elif not is_local(location) and not catalog:
+        text = "cannot be: in an object store only Iceberg tables of a catalog are written; set iceberg.catalog.type."
+        yield Fault("snapshot.table", f'"{kind}" {text}')
+    if not all(part.strip() for part in name.split(".")):
+        yield Fault("snapshot.table.name", f'"{name}" has an empty part between dots.')
+
+
+def fixed_table_faults(name: str, topics: tuple[str, ...] | None, pattern: str | None) -> Iterator[Fault]:
+    """Yields a fault if several topics would have the same table."""
+    if "${topic}" not in name and (pattern is not None or len(topics or ()) > 1):
+        text = f'"{name}" is one table for several source topics; put ${{topic}} into the name.'
+        yield Fault("snapshot.table.name", text)
+
+
+def rest_table_faults(catalog: Mapping[str, str], over_rest: bool) -> Iterator[Fault]:  # noqa: FBT001
+    """Yields a fault for a catalog that a request names: the worker would go to any address, with its own rights."""
+    if over_rest and catalog:
+        yield Fault("iceberg.catalog.", "is for connector files alone, not for connectors made over REST.")

@@ -1,0 +1,88 @@
+"""Opens the tables of a connector's topics (`snapshot.table`). Their libraries are loaded with the first commit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from compactor.errors import SnapshotError
+from compactor.ports import TableVersion
+from compactor.snapshot.location import snapshot_storage
+from compactor.storage.base import Storage
+from connectors.config.connector import ConnectorConfig
+from connectors.config.secrets import is_secret
+from connectors.known_values import remember_setting
+from connectors.placeholders import resolve
+from connectors.tables.topic_tables import TopicTables
+
+if TYPE_CHECKING:
+    from connectors.tables.table_files import TableFiles
+
+CATALOG: Final = "iceberg.db"
+"""The SQL catalog of Iceberg tables, in the snapshot location."""
+_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def tables_of(connector: ConnectorConfig, place: Storage | None) -> TopicTables | None:
+    """Returns the tables of a connector's topics; None if it has none."""
+    if connector.snapshot_table == "none" or place is None:
+        return None
+    opener = {"delta": _delta, "iceberg": _iceberg}[connector.snapshot_table]
+    settings = f"{connector.snapshot_table}:{connector.snapshot_table_name}"
+    return TopicTables(
+        opener(connector, snapshot_storage(place)),
+        connector.snapshot_file_bytes,
+        connector.snapshot_retention_count,
+        settings,
+    )
+
+
+def identifier_of(connector: ConnectorConfig, topic: str) -> tuple[str, ...]:
+    """Returns the namespace and the name of the Iceberg table of `topic`."""
+    template = connector.snapshot_table_name.split(".")
+    parts = template if len(template) > 1 else [connector.name, *template]
+    return tuple(_NOT_IN_NAMES.sub("_", part.replace("${topic}", topic)) for part in parts)
+
+
+def _delta(connector: ConnectorConfig, place: Storage) -> Callable[[TableVersion], TableFiles]:
+    def table(version: TableVersion) -> TableFiles:
+        try:
+            from connectors.tables.delta import DeltaFiles
+        except ImportError as error:
+            raise _not_installed(connector, error) from error
+        return DeltaFiles(place.sub(version.connector, version.topic, "delta"), version)
+
+    return table
+
+
+def _iceberg(connector: ConnectorConfig, place: Storage) -> Callable[[TableVersion], TableFiles]:
+    def table(version: TableVersion) -> TableFiles:
+        try:
+            from pyiceberg.catalog import load_catalog
+
+            from connectors.tables.iceberg import IcebergFiles
+        except ImportError as error:
+            raise _not_installed(connector, error) from error
+        properties, location = _properties(connector), None
+        if not properties:
+            properties = {"type": "sql", "uri": f"sqlite:///{place.location}/{CATALOG}", "warehouse": place.url("")}
+            location = place.url(f"{version.connector}/{version.topic}/iceberg")
+        catalog = load_catalog("keyfold", **properties)
+        return IcebergFiles(catalog, identifier_of(connector, version.topic), location, version.connector)
+
+    return table
+
+
+def _properties(connector: ConnectorConfig) -> dict[str, str]:
+    for name, text in connector.iceberg_catalog.items():
+        remember_setting(text, is_secret=is_secret(name), over_rest=False)
+    return {name: resolve(text, connector.limits) for name, text in connector.iceberg_catalog.items()}
+
+
+def _not_installed(connector: ConnectorConfig, error: ImportError) -> SnapshotError:
+    return SnapshotError(
+        f"Connector {connector.name}: snapshot.table={connector.snapshot_table} needs a library that is not "
+        f"installed: {error.name}.",
+        "Install it with pip install 'keyfold[tables]'.",
+    )

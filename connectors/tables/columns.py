@@ -1,0 +1,105 @@
+"""Says which columns a table has of those of a typed snapshot, and makes its rows. Pure.
+
+Delta has no time of day, Iceberg no integers below 32 bits; both count microseconds. A table keeps its columns: those
+of the next snapshot are united with them by name, and a type becomes the wider one of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import pyarrow as pa
+
+Leaf = Callable[[pa.DataType], pa.DataType]
+"""Returns the type that a format has for a type without parts."""
+_WHOLE: Final = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
+_FLOATS: Final = (pa.float32(), pa.float64())
+
+
+def delta_leaf(kind: pa.DataType) -> pa.DataType:
+    """Returns Delta's type for `kind`: a time of day becomes text."""
+    return pa.string() if pa.types.is_time(kind) else _in_micros(kind)
+
+
+def iceberg_leaf(kind: pa.DataType) -> pa.DataType:
+    """Returns Iceberg's type for `kind`."""
+    if kind in _WHOLE[:2]:
+        return pa.int32()
+    return pa.time64("us") if pa.types.is_time(kind) else _in_micros(kind)
+
+
+def fitting(schema: pa.Schema, leaf: Leaf) -> pa.Schema:
+    """Returns the columns that a table of the format of `leaf` has for a snapshot of `schema`; all may be null."""
+    return pa.schema([pa.field(field.name, _fitting(field.type, leaf)) for field in schema])
+
+
+def united(old: pa.Schema, new: pa.Schema) -> tuple[pa.Schema, tuple[str, ...]]:
+    """Unites the columns of a table with those of its next version, by name whatever the case.
+
+    Returns them, and the names of those that get a type which the old one cannot become.
+    """
+    newer = {field.name.lower(): field for field in new}
+    conflicts: list[str] = []
+    fields: list[pa.Field] = []
+    for field in old:
+        other = newer.pop(field.name.lower(), field)
+        kind = _wider(field.type, other.type) if field.name == other.name else None
+        if kind is None:
+            conflicts.append(other.name)
+        fields.append(pa.field(other.name, other.type if kind is None else kind))
+    return pa.schema([*fields, *newer.values()]), tuple(conflicts)
+
+
+def is_promoted(old: pa.Schema, new: pa.Schema) -> bool:
+    """Returns whether a column of `old` has another type in `new`."""
+    return any(field.name not in new.names or new.field(field.name).type != field.type for field in old)
+
+
+def rows_of(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Returns the rows of `table` with the columns of `schema`: those that it lacks are null.
+
+    What lies below a microsecond is cut.
+    """
+    arrays = [
+        table[field.name].cast(field.type, safe=False)
+        if field.name in table.column_names
+        else pa.nulls(table.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _in_micros(kind: pa.DataType) -> pa.DataType:
+    if not pa.types.is_timestamp(kind):
+        return kind
+    return pa.timestamp("us", "UTC" if kind.tz is not None else None)
+
+
+def _fitting(kind: pa.DataType, leaf: Leaf) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(part.name, _fitting(part.type, leaf)) for part in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(pa.field("element", _fitting(kind.value_type, leaf)))
+    if pa.types.is_map(kind):
+        return pa.map_(_fitting(kind.key_type, leaf), _fitting(kind.item_type, leaf))
+    return leaf(kind)
+
+
+def _wider(old: pa.DataType, new: pa.DataType) -> pa.DataType | None:
+    """Returns the type that takes values of both; None if there is none, or a part of one is lost."""
+    for ladder in (_WHOLE, _FLOATS):
+        if old in ladder and new in ladder:
+            return max(old, new, key=ladder.index)
+    if pa.types.is_decimal(old) and pa.types.is_decimal(new) and old.scale == new.scale:
+        return max(old, new, key=lambda kind: kind.precision)
+    if pa.types.is_struct(old) and pa.types.is_struct(new):
+        parts, conflicts = united(pa.schema(list(old)), pa.schema(list(new)))
+        return None if conflicts else pa.struct(list(parts))
+    if pa.types.is_list(old) and pa.types.is_list(new):
+        inner = _wider(old.value_type, new.value_type)
+        return None if inner is None else pa.list_(pa.field("element", inner))
+    if pa.types.is_map(old) and pa.types.is_map(new) and old.key_type == new.key_type:
+        inner = _wider(old.item_type, new.item_type)
+        return None if inner is None else pa.map_(old.key_type, inner)
+    return old if old == new else None

@@ -1,0 +1,202 @@
+"""A table in Delta's format: `<snapshot.location>/<connector>/<topic>/delta`, written with `deltalake`.
+
+A commit replaces the version that was read, or fails (`max_commit_retries=0`): by itself the library would commit on
+top of whatever a newer owner has committed.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from time import time
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
+
+from compactor.errors import SnapshotError
+from compactor.ports import TableVersion
+from compactor.storage.base import Storage
+from connectors.tables.columns import Leaf, delta_leaf
+from connectors.tables.positions import PLACE
+from connectors.tables.table_files import TableChange, TableConflictError, TableFile, TableHead
+
+_LAST: Final = 20
+"""Commits among which our last one is looked for first."""
+_LONGEST: Final = 32
+"""Characters of a text in the statistics."""
+
+
+class DeltaFiles:
+    """The Delta table of a topic, in the folder `place`. Implements `TableFiles`."""
+
+    leaf: Leaf = staticmethod(delta_leaf)
+
+    def __init__(self, place: Storage, version: TableVersion) -> None:
+        self._place = place
+        self._version = version
+        # The id of our transactions: the table keeps the epoch of the last one.
+        self._app = f"keyfold/{version.catalog_id}/{version.topic}"
+
+    def head(self) -> TableHead | None:
+        """Reads the newest version."""
+        try:
+            table = DeltaTable(self._place.location)
+        except TableNotFoundError:
+            return None
+        if table.metadata().partition_columns:
+            raise SnapshotError(
+                f"Connector {self._version.connector}: the Delta table {self._place.location} is partitioned.",
+                "keyfold writes tables without partitions; set another snapshot.location.",
+            )
+        epoch = table.transaction_version(self._app)
+        noted = _noted(table) or ({} if epoch is None else _known_by(self._version, epoch))
+        return TableHead(table, pa.schema(table.schema().to_arrow()), list(self._files(table)), noted)
+
+    def begin(self, head: TableHead | None, schema: pa.Schema, replaced: Sequence[str] | None) -> TableChange:
+        """Begins the next version."""
+        if head is not None and replaced is None and len(schema) > len(head.schema):
+            wanted = Schema.from_arrow(schema)
+            head.handle.alter.add_columns([field for field in wanted.fields if field.name not in head.schema.names])
+        table = None if head is None else head.handle
+        return _DeltaChange(self._place, table, schema, self._app, self._version, whole=replaced is not None)
+
+    def expire(self, keep: int) -> None:
+        """Removes files that the newest `keep` versions do not need; those of others' open commits stay."""
+        table = DeltaTable(self._place.location)
+        if "delta.deletedFileRetentionDuration" in table.metadata().configuration:
+            table.vacuum(dry_run=False)  # the table's own rule
+            return
+        newest = table.version()
+        kept = list(range(max(0, newest - keep + 1), newest + 1))
+        removable = table.vacuum(0, dry_run=True, enforce_retention_duration=False, keep_versions=kept)
+        self._place.delete_all(removable)
+
+    def _files(self, table: DeltaTable) -> Iterator[TableFile]:
+        marked = set[str]()
+        if "deletionVectors" in (table.protocol().reader_features or ()):
+            marked = {path.rpartition("/")[2] for path in pa.table(table.deletion_vectors())["filepath"].to_pylist()}
+        for row in pa.table(table.get_add_actions()).to_pylist():
+            path, size = row["path"], row["size_bytes"]
+            yield TableFile(path, size, path.rpartition("/")[2] not in marked, partial(self._places, path, size))
+
+    def _places(self, path: str, size: int) -> pa.Table:
+        with self._place.open_input(path, size) as opened:
+            return pq.read_table(opened, columns=list(PLACE))
+
+
+class _DeltaChange:
+    """The next version of a Delta table; without a `table` the first one."""
+
+    def __init__(
+        self,
+        place: Storage,
+        table: DeltaTable | None,
+        schema: pa.Schema,
+        app: str,
+        version: TableVersion,
+        *,
+        whole: bool,
+    ) -> None:
+        self._place = place
+        self._table = table
+        self._schema = schema
+        self._app = app
+        self._version = version
+        self._whole = whole
+        # Files that are complete; threads append to it.
+        self._added: list[AddAction] = []
+
+    def write(self, rows: pa.Table) -> None:
+        """Writes a file."""
+        path = f"part-{self._version.snapshot}-{secrets.token_hex(8)}.parquet"
+        with self._place.open_output(path) as stream:
+            with pq.ParquetWriter(stream, self._schema, compression="zstd") as writer:
+                writer.write_table(rows)
+            size = stream.tell()
+        with self._place.open_input(path) as opened:
+            stats = _statistics(pq.read_metadata(opened))
+        self._added.append(
+            AddAction(path, size, {}, modification_time=_now_ms(), data_change=True, stats=json.dumps(stats))
+        )
+
+    def commit(self, removed: Sequence[TableFile], properties: Mapping[str, str]) -> None:
+        """Commits the files."""
+        transaction = Transaction(self._app, self._version.epoch)
+        commit = CommitProperties(dict(properties), max_commit_retries=0, app_transactions=[transaction])
+        try:
+            if self._table is None:
+                create_table_with_add_actions(
+                    self._place.location,
+                    Schema.from_arrow(self._schema),
+                    self._added,
+                    partition_by=[],
+                    name=self._version.topic,
+                    commit_properties=commit,
+                )
+            elif self._whole:
+                self._table.create_write_transaction(
+                    list(self._added), "overwrite", self._schema, commit_properties=commit
+                )
+            else:
+                now = _now_ms()
+                gone = [RemoveAction(file.handle, data_change=True, deletion_timestamp=now) for file in removed]
+                self._table.create_write_transaction(
+                    [*self._added, *gone], "append", self._schema, commit_properties=commit
+                )
+        except CommitFailedError as error:
+            raise TableConflictError from error
+        except DeltaError as error:
+            if self._table is None and "already exists" in str(error):
+                raise TableConflictError from error
+            raise
+
+    def discard(self) -> None:
+        """Removes the files."""
+        with suppress(Exception):  # nothing names them
+            self._place.delete_all([action.path for action in self._added])
+
+
+def _now_ms() -> int:
+    return int(time() * 1000)
+
+
+def _noted(table: DeltaTable) -> dict[str, str]:
+    """Returns the properties of our last commit, if the log has it still."""
+    for limit in (_LAST, None):
+        for commit in table.history(limit):
+            if "keyfold.snapshot.id" in commit:
+                return {name: str(value) for name, value in commit.items() if name.startswith("keyfold.")}
+    return {}
+
+
+def _known_by(version: TableVersion, epoch: int) -> dict[str, str]:
+    """Returns what the transaction's id alone says of our last commit, once the log has lost it."""
+    return {"keyfold.catalog.id": version.catalog_id, "keyfold.topic": version.topic, "keyfold.epoch": str(epoch)}
+
+
+def _statistics(metadata: Any) -> dict[str, Any]:
+    """Returns Delta's statistics of a file, by which readers skip it: of whole numbers and short texts."""
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    stats: dict[str, Any] = {"numRecords": metadata.num_rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
+    for place in range(metadata.num_columns if groups else 0):
+        chunks = [group.column(place) for group in groups]
+        name = chunks[0].path_in_schema
+        each = [chunk.statistics for chunk in chunks]
+        if "." in name or not all(chunk is not None and chunk.has_null_count for chunk in each):
+            continue
+        stats["nullCount"][name] = sum(chunk.null_count for chunk in each)
+        if all(chunk.has_min_max and _is_shown(chunk.min) and _is_shown(chunk.max) for chunk in each):
+            stats["minValues"][name] = min(chunk.min for chunk in each)
+            stats["maxValues"][name] = max(chunk.max for chunk in each)
+    return stats
+
+
+def _is_shown(value: Any) -> bool:
+    return type(value) is int or (isinstance(value, str) and len(value) <= _LONGEST)

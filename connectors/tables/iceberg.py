@@ -1,0 +1,172 @@
+"""A table in Iceberg's format, written with `pyiceberg` to a catalog: an SQL catalog of its own unless one is set.
+
+A commit is made on the table's version that was read, or fails: a transaction's own tries would commit on top of
+whatever a newer owner has committed.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from threading import Lock
+from typing import Any, Final
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow, write_file
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import FileScanTask, Table, Transaction, WriteTask
+from pyiceberg.table.update import AssertTableUUID
+
+from compactor.errors import SnapshotError
+from connectors.tables.columns import Leaf, iceberg_leaf
+from connectors.tables.positions import PLACE
+from connectors.tables.table_files import TableChange, TableConflictError, TableFile, TableHead
+
+FORMAT: Final = "2"
+"""Iceberg's format version: all engines read it."""
+
+
+class IcebergFiles:
+    """The Iceberg table `identifier` of a topic. Implements `TableFiles`. `location`: None if the catalog decides."""
+
+    leaf: Leaf = staticmethod(iceberg_leaf)
+
+    def __init__(self, catalog: Catalog, identifier: tuple[str, ...], location: str | None, connector: str) -> None:
+        self._catalog = catalog
+        self._identifier = identifier
+        self._location = location
+        self._connector = connector
+
+    def head(self) -> TableHead | None:
+        """Reads the newest version."""
+        try:
+            table = self._catalog.load_table(self._identifier)
+        except NoSuchTableError:
+            return None
+        if not table.spec().is_unpartitioned():
+            raise SnapshotError(
+                f"Connector {self._connector}: the Iceberg table {'.'.join(self._identifier)} is partitioned.",
+                "keyfold writes tables without partitions; set another snapshot.table.name.",
+            )
+        tasks = list(table.scan().plan_files())
+        files = [
+            TableFile(task, task.file.file_size_in_bytes, not task.delete_files, partial(_places, table, task))
+            for task in tasks
+        ]
+        noted = {name: text for name, text in table.properties.items() if name.startswith("keyfold.")}
+        schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
+        return TableHead(table, _small(schema), files, noted)
+
+    def begin(self, head: TableHead | None, schema: pa.Schema, replaced: Sequence[str] | None) -> TableChange:
+        """Begins the next version; a table that is not there is made, without a row."""
+        change = _IcebergChange(self._catalog, self._created(schema) if head is None else head.handle)
+        if head is not None and schema != head.schema:
+            change.evolve(
+                schema, [name for name in head.schema.names if name not in schema.names or name in (replaced or ())]
+            )
+        return change
+
+    def expire(self, keep: int) -> None:
+        """Removes all snapshots but the newest `keep` and those that branches and tags name, then their files."""
+        table = self._catalog.load_table(self._identifier)
+        if table.properties.get("gc.enabled", "true").lower() == "false":
+            return
+        named = {ref.snapshot_id for ref in table.metadata.refs.values()}
+        snapshots = sorted(table.snapshots(), key=lambda each: each.sequence_number or 0)
+        old = [each for each in snapshots[:-keep] if each.snapshot_id not in named]
+        if not old:
+            return
+        before = _paths(table)
+        table.maintenance.expire_snapshots().by_ids([each.snapshot_id for each in old]).commit()
+        after = _paths(self._catalog.load_table(self._identifier))
+        for path in sorted(before - after):
+            with suppress(FileNotFoundError):
+                table.io.delete(path)
+
+    def _created(self, schema: pa.Schema) -> Table:
+        self._catalog.create_namespace_if_not_exists(self._identifier[:-1])
+        try:
+            return self._catalog.create_table(
+                self._identifier, schema, location=self._location, properties={"format-version": FORMAT}
+            )
+        except TableAlreadyExistsError as error:
+            raise TableConflictError from error
+
+
+class _IcebergChange:
+    """The next version of an Iceberg table."""
+
+    def __init__(self, catalog: Catalog, table: Table) -> None:
+        self._catalog = catalog
+        self._table = table
+        self._transaction = Transaction(table, autocommit=False)
+        self._added: list[DataFile] = []
+        self._lock = Lock()
+
+    def evolve(self, schema: pa.Schema, lost: Sequence[str]) -> None:
+        """Adds columns and widens types. Those of `lost` go: one of the same name is another column from now on."""
+        if lost:
+            with self._transaction.update_schema(allow_incompatible_changes=True) as update:
+                for name in lost:
+                    update.delete_column(name)
+        with self._transaction.update_schema() as update:
+            update.union_by_name(schema)
+
+    def write(self, rows: pa.Table) -> None:
+        """Writes a file."""
+        metadata = self._transaction.table_metadata
+        task = WriteTask(uuid.uuid4(), 0, metadata.schema(), rows.to_batches())
+        written = list(write_file(self._table.io, metadata, iter([task])))
+        with self._lock:
+            self._added.extend(written)
+
+    def commit(self, removed: Sequence[TableFile], properties: Mapping[str, str]) -> None:
+        """Commits the files, with `properties` in the snapshot's summary and the table's own."""
+        update = self._transaction.update_snapshot(dict(properties)).overwrite()
+        for file in self._added:
+            update.append_data_file(file)
+        for gone in removed:
+            update.delete_data_file(gone.handle.file)
+        update.commit()
+        self._transaction.set_properties(dict(properties))
+        requirements = (*self._transaction._requirements, AssertTableUUID(uuid=self._table.metadata.table_uuid))
+        try:
+            self._catalog.commit_table(self._table, requirements, self._transaction._updates)
+        except CommitFailedException as error:
+            raise TableConflictError from error
+
+    def discard(self) -> None:
+        """Removes the files."""
+        for file in self._added:
+            with suppress(Exception):  # nothing names them
+                self._table.io.delete(file.file_path)
+
+
+def _places(table: Table, task: FileScanTask) -> pa.Table:
+    scan = ArrowScan(table.metadata, table.io, table.schema().select(*PLACE), AlwaysTrue())
+    return scan.to_table([task]).select(list(PLACE))
+
+
+def _small(schema: pa.Schema) -> pa.Schema:
+    """Returns `schema` with the types of typed snapshots in place of large ones."""
+    from pyiceberg.io.pyarrow import _pyarrow_schema_ensure_small_types
+
+    return _pyarrow_schema_ensure_small_types(schema)
+
+
+def _paths(table: Table) -> set[str]:
+    """Returns the data files, manifests and lists of manifests that the snapshots of `table` need."""
+    return {path for snapshot in table.snapshots() for path in _paths_of(table, snapshot)}
+
+
+def _paths_of(table: Table, snapshot: Any) -> Iterator[str]:
+    yield snapshot.manifest_list
+    for manifest in snapshot.manifests(table.io):
+        yield manifest.manifest_path
+        for entry in manifest.fetch_manifest_entry(table.io):
+            yield entry.data_file.file_path

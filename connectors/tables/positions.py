@@ -1,0 +1,54 @@
+"""Holds the places (partition, offset) of a snapshot's rows, to tell which of them a table has already.
+
+A record never changes at its offset, so a row of a table is the row of a snapshot if it has the same place. This takes
+8 bytes a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+PLACE: Final = ("_partition", "_offset")
+"""The metadata columns of the place of a row's record."""
+
+
+class RowPlaces:
+    """The places of rows, sorted; a row's index counts in that order."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        partitions, offsets = (rows[name].to_numpy() for name in PLACE)
+        self._partitions = np.unique(partitions)
+        rank = np.searchsorted(self._partitions, partitions)
+        count = len(self._partitions)
+        self._first, last = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
+        np.minimum.at(self._first, rank, offsets)
+        np.maximum.at(last, rank, offsets)
+        self._spans = last - self._first + 1
+        self._bases = np.concatenate([[0], np.cumsum(self._spans)[:-1]]) if count else self._spans
+        self._codes = np.sort(self._bases[rank] + offsets - self._first[rank])
+
+    def __len__(self) -> int:
+        return len(self._codes)
+
+    def index_of(self, rows: pa.Table) -> Any:
+        """Returns the index of each of `rows` by its place, -1 for a place that is not here."""
+        partitions, offsets = (rows[name].fill_null(-1).to_numpy() for name in PLACE)
+        if not len(self) or not len(offsets):
+            return np.full(len(offsets), -1)
+        rank = np.minimum(np.searchsorted(self._partitions, partitions), len(self._partitions) - 1)
+        inside = offsets - self._first[rank]
+        known = (self._partitions[rank] == partitions) & (inside >= 0) & (inside < self._spans[rank])
+        codes = np.where(known, self._bases[rank] + inside, -1)
+        index = np.minimum(np.searchsorted(self._codes, codes), len(self) - 1)
+        return np.where(known & (self._codes[index] == codes), index, -1)
+
+    def below(self, ends: Mapping[int, int]) -> Any:
+        """Returns for each index whether its offset is below the end of its partition; without an end it is not."""
+        rank = np.searchsorted(self._bases, self._codes, side="right") - 1
+        offsets = self._codes - self._bases[rank] + self._first[rank]
+        limits = np.array([ends.get(int(partition), 0) for partition in self._partitions], np.int64)
+        return offsets < limits[rank] if len(self) else np.zeros(0, bool)

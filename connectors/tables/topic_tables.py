@@ -1,0 +1,249 @@
+"""Makes the table of a topic equal its state, by steps 16a to 16c of docs/protocol.md.
+
+1. The table's newest version is read. Of what catalog, epoch and snapshot our last commit was, its properties say.
+2. Rows are compared by their places. A file with a row that the state has no longer is replaced, all others stay.
+3. The rows that no file has any more are written, from the snapshot's files.
+4. One commit changes the table, if its version is still that of 1. Otherwise all begins again with 1.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import structlog
+
+from compactor.errors import KeyfoldError, SnapshotError
+from compactor.failpoints import hit
+from compactor.ports import TableVersion
+from connectors.tables import plan
+from connectors.tables.columns import fitting, rows_of, united
+from connectors.tables.plan import TablePlan
+from connectors.tables.positions import PLACE, RowPlaces
+from connectors.tables.table_files import TableChange, TableConflictError, TableFiles, TableHead
+
+_log = structlog.get_logger()
+
+_TRIES: Final = 5
+_MOST_ROWS: Final = 100_000_000
+"""Rows of which places are compared, at 8 bytes each in several copies; of more, every file is replaced."""
+_WRITERS: Final = 2
+"""Files that are written at once: each holds its rows in memory."""
+
+
+class TopicTables:
+    """The tables of one connector's topics. Implements `compactor.ports.Tables`."""
+
+    def __init__(self, table: Callable[[TableVersion], TableFiles], file_bytes: int, keep: int, settings: str) -> None:
+        self.table = table
+        self._file_bytes = file_bytes
+        self._keep = keep
+        self.settings = settings
+
+    def commit(self, version: TableVersion) -> None:
+        """Makes the topic's table equal `version`; see `compactor.ports.Tables`."""
+        try:
+            self._commit(version)
+        except KeyfoldError:
+            raise
+        except Exception as error:
+            raise SnapshotError(
+                f"Connector {version.connector}: the table of topic {version.topic} could not be committed: "
+                f"{type(error).__name__}: {str(error)[:500]}.",
+                "It is tried again. If that lasts, see whether the table's catalog and files can be reached.",
+            ) from error
+
+    def _commit(self, version: TableVersion) -> None:
+        table = self.table(version)
+        for _ in range(_TRIES):
+            try:
+                self._try(table, version)
+                break
+            except TableConflictError:
+                _log.info("another commit came first, the table is read again", topic=version.topic)
+        else:
+            raise SnapshotError(
+                f"Connector {version.connector}: others have committed to the table of topic {version.topic} "
+                f"{_TRIES} times while it was written.",
+                "It is tried again. Let other writers commit less often, or set another snapshot.table.name.",
+            )
+        try:
+            table.expire(self._keep)
+        except Exception as error:  # noqa: BLE001  # the table is there; the next commit expires them
+            _log.warning("old versions of a table are still there", topic=version.topic, error=str(error)[:500])
+
+    def _try(self, table: TableFiles, version: TableVersion) -> None:
+        # 1: the newest version
+        head = table.head()
+        if head is not None:
+            _check_owner(head, version)
+            if head.noted.get("keyfold.snapshot.id") == version.snapshot:
+                return
+        hit("table.read")
+        # 2: what changes
+        rows = _SnapshotRows(version)
+        schema, conflicts = _columns(table, head, rows.schema, version)
+        properties = _properties(version, rows.schema)
+        planned = _plan(head, rows, version, properties, schema, self._file_bytes)
+        # 3: the rows that no file has any more
+        change = table.begin(head, schema, conflicts if planned.whole else None)
+        try:
+            self._write(change, rows, schema, planned)
+            hit("table.write")
+            # 4: one commit
+            change.commit(planned.removed, properties)
+        except TableConflictError:
+            change.discard()
+            raise
+        hit("table.commit")
+        _log.info(
+            "table committed",
+            topic=version.topic,
+            id=version.snapshot,
+            files_removed=len(planned.removed),
+            records_written=len(rows) if planned.wanted is None else int(planned.wanted.sum()),
+        )
+
+    def _write(self, change: TableChange, rows: _SnapshotRows, schema: pa.Schema, planned: TablePlan) -> None:
+        """Writes the rows of `planned`, a few files at once."""
+        pending: deque[Future[None]] = deque()
+        with ThreadPoolExecutor(_WRITERS, thread_name_prefix="table") as pool:
+            for part in _files_of(rows.wanted(planned), self._file_bytes):
+                pending.append(pool.submit(change.write, rows_of(part, schema)))
+                if len(pending) > _WRITERS:
+                    pending.popleft().result()
+            for written in pending:
+                written.result()
+
+
+class _SnapshotRows:
+    """The rows of a snapshot's files."""
+
+    def __init__(self, version: TableVersion) -> None:
+        self._files = [pq.ParquetFile(version.folder.open_input(path)) for path in version.files]
+        self.schema: pa.Schema = self._files[0].schema_arrow
+
+    def __len__(self) -> int:
+        return sum(file.metadata.num_rows for file in self._files)
+
+    def places(self) -> pa.Table:
+        return pa.concat_tables([file.read(columns=list(PLACE)) for file in self._files])
+
+    def wanted(self, planned: TablePlan) -> Iterator[pa.Table]:
+        for file in self._files:
+            for group in range(file.num_row_groups):
+                if planned.positions is None:
+                    yield file.read_row_group(group)
+                    continue
+                index = planned.positions.index_of(file.read_row_group(group, columns=list(PLACE)))
+                held = planned.wanted[index]
+                if held.all():
+                    yield file.read_row_group(group)
+                elif held.any():
+                    yield file.read_row_group(group).filter(pa.array(held))
+
+
+def _plan(
+    head: TableHead | None,
+    rows: _SnapshotRows,
+    version: TableVersion,
+    properties: Mapping[str, str],
+    schema: pa.Schema,
+    file_bytes: int,
+) -> TablePlan:
+    """Decides which files are replaced, and which rows are written."""
+    if head is None:
+        return TablePlan()
+    has_places = all(name in rows.schema.names and name in head.schema.names for name in PLACE)
+    if len(rows) > _MOST_ROWS or not has_places:
+        if version.appends:
+            raise _needs_places(version)
+        return TablePlan(removed=tuple(head.files))
+    if version.appends:
+        return plan.append(head, RowPlaces(rows.places()), properties)
+    if not plan.is_comparable(head, properties, schema):
+        return TablePlan(removed=tuple(head.files))
+    return plan.replace(head, RowPlaces(rows.places()), file_bytes)
+
+
+def _needs_places(version: TableVersion) -> SnapshotError:
+    return SnapshotError(
+        f"Connector {version.connector}: rows cannot be appended to the table of topic {version.topic}: which it has "
+        f"is told by the columns {' and '.join(PLACE)}, of up to {_MOST_ROWS} rows.",
+        "Let snapshot.metadata.columns have both.",
+    )
+
+
+def _files_of(tables: Iterator[pa.Table], most: int) -> Iterator[pa.Table]:
+    """Gathers rows to about `most` bytes of Arrow, of which Parquet makes less."""
+    held: list[pa.Table] = []
+    size = 0
+    for table in tables:
+        held.extend([table] if table.num_rows else [])
+        size += table.nbytes
+        if size >= most:
+            yield pa.concat_tables(held)
+            held, size = [], 0
+    if held:
+        yield pa.concat_tables(held)
+
+
+def _columns(
+    table: TableFiles, head: TableHead | None, schema: pa.Schema, version: TableVersion
+) -> tuple[pa.Schema, tuple[str, ...]]:
+    wanted = fitting(schema, table.leaf)
+    if head is None:
+        return wanted, ()
+    columns, conflicts = united(head.schema, wanted)
+    if conflicts and version.appends:
+        raise SnapshotError(
+            f"Connector {version.connector}: column {conflicts[0]} of the table of topic {version.topic} has another "
+            "type now, and rows that are there keep the old one.",
+            "Set another snapshot.table.name, or move the table away.",
+        )
+    return columns, conflicts
+
+
+def _properties(version: TableVersion, schema: pa.Schema) -> dict[str, str]:
+    """Returns what a commit says of itself."""
+    return {
+        "keyfold.connector": version.connector,
+        "keyfold.catalog.id": version.catalog_id,
+        "keyfold.epoch": str(version.epoch),
+        "keyfold.topic": version.topic,
+        "keyfold.snapshot.id": version.snapshot,
+        "keyfold.source.offsets": json.dumps(dict(version.source_offsets)),
+        "keyfold.output.offsets": json.dumps(dict(version.output_offsets)),
+        "keyfold.generations": json.dumps(dict(version.generations)),
+        "keyfold.settings": _digest(version.settings),
+        "keyfold.columns": _digest(str(schema.remove_metadata())),
+    }
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _check_owner(head: TableHead, version: TableVersion) -> None:
+    """Raises SnapshotError if the table is not this topic's, or a newer owner has committed to it."""
+    noted = head.noted
+    where = f"Connector {version.connector}: the table of topic {version.topic}"
+    if not noted and head.files:
+        raise SnapshotError(f"{where} has rows, and keyfold did not write them.", _OTHER)
+    if noted and (noted["keyfold.catalog.id"], noted["keyfold.topic"]) != (version.catalog_id, version.topic):
+        said = f"topic {noted['keyfold.topic']} of catalog {noted['keyfold.catalog.id']}"
+        raise SnapshotError(f"{where} belongs to {said}.", _OTHER)
+    if int(noted.get("keyfold.epoch", 0)) > version.epoch:
+        raise SnapshotError(
+            f"{where} was committed by the owner of epoch {noted['keyfold.epoch']}; this one has {version.epoch}.",
+            "A newer owner writes it. If the catalog was restored from an older copy, move the table away.",
+        )
+
+
+_OTHER: Final = "Set another snapshot.table.name or snapshot.location, or move that table away."

@@ -1,0 +1,279 @@
+"""Tables equal the state of a topic, in either format, whoever else writes and wherever a commit is broken off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from compactor.errors import FailpointError, SnapshotError
+from compactor.ports import TableVersion
+from connectors.tables.table_files import TableFiles
+from connectors.tables.topic_tables import TopicTables
+from tests.support.tables import SCHEMA, Disturbed, Tables, row
+
+BOTH = pytest.mark.parametrize("kind", ["delta", "iceberg"])
+DELTA = pytest.mark.parametrize("kind", ["delta", pytest.param("iceberg", marks=pytest.mark.long)])
+"""Of rules that do not depend on the format, Iceberg's commits take too long for every run of the tests."""
+AB = [row(0, "a"), row(1, "b")]
+
+
+@BOTH
+def test_a_table_equals_each_snapshot(kind: str, tmp_path: Path) -> None:
+    """Rows that are new, changed, or gone are so in the table; what it was committed from stands in its properties."""
+    tables = Tables(kind, tmp_path)
+    states = [AB, [row(1, "b"), row(2, "a", 5), row(0, "z", None, 3)], [], [row(2, "a", 5)]]
+    for state in states:
+        tables.commit(state)
+        assert tables.rows() == sorted(state, key=lambda each: (each["_partition"], each["_offset"]))
+    noted = tables.delta().history(1)[0] if kind == "delta" else tables.iceberg().properties
+    said = {name: noted[f"keyfold.{name}"] for name in ("connector", "catalog.id", "epoch", "topic", "snapshot.id")}
+    assert said == {"connector": "c", "catalog.id": "catalog", "epoch": "1", "topic": "t", "snapshot.id": "s4"}
+    assert (noted["keyfold.source.offsets"], noted["keyfold.output.offsets"]) == ('{"0": 3}', '{"0": 7}')
+
+
+@DELTA
+def test_only_files_with_changed_rows_are_replaced(kind: str, tmp_path: Path) -> None:
+    """A file of which all rows are current stays; the rows of a replaced file that are current are written again."""
+    tables = Tables(kind, tmp_path, **{"snapshot.file.bytes": 1024})
+    wide = pa.schema([*SCHEMA, ("text", pa.string())])
+    rows = [{**row(offset, f"k{offset}"), "text": "x" * 2_000} for offset in range(4)]
+    tables.tables.commit(tables.version("first", [[each] for each in rows], wide))
+    before = tables.files()
+    rows[1] = {**rows[1], "_offset": 9, "n": 2}
+    tables.tables.commit(tables.version("second", [[each] for each in rows], wide))
+    assert len(before) == 4
+    assert len(before & tables.files()) == 3
+    assert [each["_offset"] for each in tables.rows()] == [0, 2, 3, 9]
+
+
+@DELTA
+def test_many_small_files_are_replaced_by_one(kind: str, tmp_path: Path) -> None:
+    """Files do not become more and more."""
+    tables, rows = Tables(kind, tmp_path), [row(0, "k0")]
+    for offset in range(1, 11):
+        rows.append(row(offset, f"k{offset}"))
+        tables.commit(rows)
+    assert tables.rows() == rows
+    assert len(tables.files()) < 10
+
+
+@BOTH
+@pytest.mark.parametrize("step", ["table.read", "table.write", "table.commit"])
+def test_a_commit_that_is_broken_off_is_made_once(
+    kind: str, step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a failure at any step a second try of the snapshot leaves one commit of it, and no row twice."""
+    tables = Tables(kind, tmp_path)
+    tables.commit(AB)
+    version = tables.version("again", [[*AB, row(2, "c")]])
+    monkeypatch.setenv("KEYFOLD_FAILPOINTS", f"{step}=error")
+    with pytest.raises(FailpointError):
+        tables.tables.commit(version)
+    monkeypatch.delenv("KEYFOLD_FAILPOINTS")
+    tables.tables.commit(version)
+    assert tables.commits() == ["s1", "again"]
+    assert tables.rows() == [*AB, row(2, "c")]
+
+
+@BOTH
+@pytest.mark.parametrize("step", ["table.write", "table.commit"])
+def test_the_first_commit_that_is_broken_off_is_made_once(
+    kind: str, step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same of the commit that makes the table."""
+    tables = Tables(kind, tmp_path)
+    version = tables.version("first", [AB])
+    monkeypatch.setenv("KEYFOLD_FAILPOINTS", f"{step}=error")
+    with pytest.raises(FailpointError):
+        tables.tables.commit(version)
+    monkeypatch.delenv("KEYFOLD_FAILPOINTS")
+    tables.tables.commit(version)
+    assert tables.commits() == ["first"]
+    assert tables.rows() == AB
+
+
+@BOTH
+def test_an_older_owner_commits_no_more(kind: str, tmp_path: Path) -> None:
+    """Once a newer epoch has committed, an older one is refused, and the table stays as it is."""
+    tables = Tables(kind, tmp_path)
+    tables.commit(AB, epoch=3)
+    tables.commit([row(5, "new")], epoch=4)
+    with pytest.raises(SnapshotError, match="committed by the owner of epoch 4; this one has 3"):
+        tables.commit(AB, epoch=3)
+    assert tables.rows() == [row(5, "new")]
+
+
+def _disturbed(tables: Tables, between: Callable[[], object]) -> TopicTables:
+    inner = tables.tables
+    calls: list[int] = []
+
+    def once() -> None:
+        calls.append(1)
+        if len(calls) == 1:
+            between()
+
+    def table(version: TableVersion) -> TableFiles:
+        return Disturbed(inner.table(version), once)
+
+    return TopicTables(table, 1 << 20, 3, "disturbed")
+
+
+@BOTH
+def test_an_owner_that_was_taken_over_meanwhile_commits_no_more(kind: str, tmp_path: Path) -> None:
+    """A newer owner's commit between reading and committing wins, also if it only adds rows or changes none."""
+    for number, newer in enumerate([[*AB, row(2, "newer")], AB]):
+        tables = Tables(kind, tmp_path / str(number))
+        tables.commit(AB)
+        late = tables.version("late", [[*AB, row(3, "late")]])
+        disturbed = _disturbed(tables, partial(tables.commit, newer, epoch=2))
+        with pytest.raises(SnapshotError, match="committed by the owner of epoch 2; this one has 1"):
+            disturbed.commit(late)
+        assert tables.rows() == newer
+
+
+@BOTH
+def test_two_owners_do_not_both_make_the_table(kind: str, tmp_path: Path) -> None:
+    """The one that comes second sees what the first has made."""
+    tables = Tables(kind, tmp_path)
+    late = tables.version("late", [[row(3, "late")]])
+    with pytest.raises(SnapshotError, match="epoch 2"):
+        _disturbed(tables, lambda: tables.commit(AB, epoch=2)).commit(late)
+    assert tables.rows() == AB
+
+
+@BOTH
+def test_a_commit_of_somebody_else_is_met(kind: str, tmp_path: Path) -> None:
+    """What others delete or rewrite while a commit is made is seen: the table equals the state in the end."""
+    tables = Tables(kind, tmp_path)
+    tables.commit(AB)
+    state = [*AB, row(2, "c")]
+    _disturbed(tables, lambda: tables.delete("a")).commit(tables.version("next", [state]))
+    assert tables.rows() == state
+    tables.delete("b")
+    assert tables.rows() == [row(0, "a"), row(2, "c")]
+    tables.commit(state)
+    assert tables.rows() == state
+
+
+@BOTH
+def test_columns_follow_the_snapshots(kind: str, tmp_path: Path) -> None:
+    """Columns are added and widened; one that is gone stays, null; one of another type is replaced."""
+    tables = Tables(kind, tmp_path)
+    places = [("_partition", pa.int32()), ("_offset", pa.int64())]
+    place = {"_partition": 0, "_offset": 0}
+    tables.commit(
+        [{"a": 1, "b": {"x": 1}, **place}],
+        pa.schema([("a", pa.int8()), ("b", pa.struct([("x", pa.int32())])), *places]),
+    )
+    wider = pa.schema(
+        [("a", pa.int64()), ("b", pa.struct([("x", pa.int64()), ("y", pa.string())])), ("c", pa.date32()), *places]
+    )
+    tables.commit([{"a": 1 << 40, "b": {"x": 1 << 40, "y": "y"}, "c": None, **place}], wider)
+    assert tables.rows() == [{"a": 1 << 40, "b": {"x": 1 << 40, "y": "y"}, **place, "c": None}]
+    tables.commit([{"a": "text", "c": None, **place}], pa.schema([("a", pa.string()), ("c", pa.date32()), *places]))
+    (only,) = tables.rows()
+    assert only == {"a": "text", "b": None, **place, "c": None}
+
+
+@BOTH
+def test_types_that_a_format_lacks_are_others(kind: str, tmp_path: Path) -> None:
+    """Times of day, small integers, milliseconds and nanoseconds have a type in each format."""
+    places = [("_partition", pa.int32()), ("_offset", pa.int64())]
+    types = [
+        ("i", pa.int8()),
+        ("t", pa.time64("ns")),
+        ("m", pa.timestamp("ms", "UTC")),
+        ("w", pa.timestamp("ns")),
+        ("l", pa.list_(pa.struct([("x", pa.time32("ms"))]))),
+        ("k", pa.map_(pa.string(), pa.int16())),
+        ("d", pa.decimal128(9, 2)),
+    ]
+    schema = pa.schema([*types, *places])
+    arrays = [[1], [3_600_000_000_123], [1_000], [1_999], [[{"x": 60_000}]], [[("a", 1)]], [None], [0], [0]]
+    rows = pa.table([pa.array(each, kind) for each, kind in zip(arrays, schema.types, strict=True)], schema=schema)
+    tables = Tables(kind, tmp_path)
+    tables.commit(rows.to_pylist(), schema)
+    read = tables.delta().to_pyarrow_table() if kind == "delta" else tables.iceberg().scan().to_arrow()
+    assert [str(each) for each in read.select(["i", "t", "m", "w"]).schema.types] == (
+        ["int8", "string", "timestamp[us, tz=UTC]", "timestamp[us]"]
+        if kind == "delta"
+        else ["int32", "time64[us]", "timestamp[us, tz=UTC]", "timestamp[us]"]
+    )
+    assert str(read["t"][0].as_py()) in {"01:00:00.000000000", "01:00:00"}
+    assert str(read["l"][0].as_py()[0]["x"]).startswith("00:01:00")
+    assert read["k"][0].as_py() == [("a", 1)]
+
+
+@BOTH
+def test_rows_are_appended_once(kind: str, tmp_path: Path) -> None:
+    """With `snapshot.mode=append` rows stay that retention has taken from the topic, and each comes once."""
+    tables = Tables(kind, tmp_path)
+    tables.commit(AB, appends=True)
+    tables.commit([row(1, "b"), row(2, "c")], appends=True)
+    tables.commit([row(2, "c")], appends=True)
+    assert tables.rows() == [*AB, row(2, "c")]
+    more = pa.schema([*SCHEMA, ("more", pa.string())])
+    tables.commit([{**row(3, "d"), "more": "x"}], more, appends=True)
+    assert [each["more"] for each in tables.rows()] == [None, None, None, "x"]
+    other = pa.schema([("name", pa.int64()), *list(SCHEMA)[1:]])
+    with pytest.raises(SnapshotError, match="column name of the table of topic t has another type now"):
+        tables.commit([], other, appends=True)
+
+
+@BOTH
+def test_a_table_of_others_is_left_alone(kind: str, tmp_path: Path) -> None:
+    """A table of another catalog or topic, or one that keyfold has not written, is refused, and stays as it is."""
+    tables = Tables(kind, tmp_path)
+    tables.commit(AB)
+    for changes in ({"catalog_id": "other"}, {"topic": "t-", "connector": "c"}):
+        if kind == "iceberg" or "catalog_id" in changes:
+            named = Tables(kind, tmp_path, **({"snapshot.table.name": "c.t"} if kind == "iceberg" else {}))
+            with pytest.raises(SnapshotError, match="belongs to topic t of catalog catalog"):
+                named.commit([], **changes)
+    assert tables.rows() == AB
+    strange = Tables("delta", tmp_path / "strange")
+    write_deltalake(str(tmp_path / "strange" / "c" / "t" / "delta"), pa.table({"x": [1]}))
+    with pytest.raises(SnapshotError, match="has rows, and keyfold did not write them"):
+        strange.commit(AB)
+
+
+@BOTH
+def test_old_versions_go_with_retention(kind: str, tmp_path: Path) -> None:
+    """As many versions stay readable as snapshots are kept, and no file that none of them needs."""
+    tables = Tables(kind, tmp_path, **{"snapshot.retention.count": 2})
+    for offset in range(5):
+        tables.commit([row(offset, "a")])
+    folder = tmp_path / "c" / "t" / kind
+    assert len([path for path in folder.rglob("*.parquet") if "_delta_log" not in path.parts]) == 2
+    if kind == "delta":
+        table = tables.delta()
+        table.load_as_version(3)
+        assert table.to_pyarrow_table()["_offset"].to_pylist() == [3]
+    else:
+        older, _ = tables.iceberg().snapshots()
+        assert tables.iceberg().scan(snapshot_id=older.snapshot_id).to_arrow()["_offset"].to_pylist() == [3]
+
+
+@DELTA
+def test_without_places_every_file_is_replaced(kind: str, tmp_path: Path) -> None:
+    """A snapshot without `_partition` or `_offset` has a table too."""
+    tables = Tables(kind, tmp_path)
+    schema = pa.schema([("name", pa.string())])
+    tables.commit([{"name": "a"}], schema)
+    tables.commit([{"name": "b"}, {"name": "c"}], schema)
+    read = tables.delta().to_pyarrow_table() if kind == "delta" else tables.iceberg().scan().to_arrow()
+    assert sorted(read["name"].to_pylist()) == ["b", "c"]
+    with pytest.raises(SnapshotError, match=r"Let snapshot\.metadata\.columns have both"):
+        tables.commit([], schema, appends=True)
+
+
+def test_a_catalog_that_does_not_answer_fails_the_snapshot(tmp_path: Path) -> None:
+    """Whatever the library raises is a failed snapshot, which is tried again."""
+    catalog = {"iceberg.catalog.type": "rest", "iceberg.catalog.uri": "http://127.0.0.1:9"}
+    with pytest.raises(SnapshotError, match="the table of topic t could not be committed"):
+        Tables("iceberg", tmp_path, **catalog).commit(AB)
