@@ -34,6 +34,7 @@ def test_retention_leaves_a_pinned_snapshot(tmp_path: Path) -> None:
         kept.keep([row(0, offset, b"a", b"%d" % offset)])
     assert len(kept.ids) == 3
     assert kept.ids[0] == first
+    assert [each.id for each in kept.owner.catalog.state.snapshots_of("t")] == kept.ids
     assert pins.unpin(kept.shelf, f"c/t/{first}")
     last = kept.keep([row(0, 5, b"a", b"5")])
     assert (len(kept.ids), kept.ids[-1], first in kept.ids) == (2, last, False)
