@@ -15,7 +15,7 @@ from connectors.bootstrap.changes import Changes
 from connectors.bootstrap.output_log import Clients
 from connectors.bootstrap.position import ReaderPosition, first_position
 from connectors.bootstrap.records import TableRecord
-from connectors.bootstrap.snapshot_files import RecordColumns, SnapshotFiles, newest_snapshot
+from connectors.bootstrap.snapshot_files import RecordColumns, SnapshotFiles, check_keys, newest_snapshot
 from connectors.bootstrap.table import READY_S, Beginning, Table
 from connectors.bootstrap.table_state import TableState
 from connectors.clock import SYSTEM_CLOCK, Clock
@@ -116,9 +116,17 @@ class OpenedTable:
         return first_position(self.manifest, self.snapshot)
 
     def changes(self) -> Changes:
-        """Returns the changes from the end of the snapshot on. Raises ResumeError, UnreachableError."""
+        """Returns the changes from the end of the snapshot on, by the keys that its records have.
+
+        Raises ResumeError, UnreachableError, and BootstrapError if the snapshot does not have the keys as bytes.
+        """
+        self.check_keys()
         self._is_handed_out = True
         return Changes(self._reached(), self.position, self._clock)
+
+    def check_keys(self) -> None:
+        """Raises BootstrapError if the records have other keys than changes: typed ones, or none."""
+        check_keys(self._files)
 
     def table(self, ready_s: float = READY_S) -> Table:
         """Returns a table that stays current once it is entered: `with open_table(…).table() as customers`.

@@ -103,6 +103,23 @@ def newest_snapshot(place: Storage) -> SnapshotFiles:
     return SnapshotFiles(place, name, manifest.read(place, name))
 
 
+def check_keys(snapshot: SnapshotFiles) -> None:
+    """Raises BootstrapError if the records of `snapshot` have other keys than the changes of the output."""
+    columns = RecordColumns(snapshot)
+    place = f"Snapshot {snapshot.id} in {snapshot.place.location}"
+    if columns.key not in {column.name for column in snapshot.manifest.schema}:
+        raise BootstrapError(
+            f"{place} has no column {columns.key}, so its records cannot be told apart.",
+            "Put _key into snapshot.metadata.columns, and take a snapshot.",
+        )
+    if not columns.has_raw_keys:
+        raise BootstrapError(
+            f"{place} has typed keys in its column {columns.key}, and changes have the bytes of their keys.",
+            "Set snapshot.key.format=bytes, and take a snapshot; or read changes by themselves, and decode their keys: "
+            "resume(opened.position, kafka).",
+        )
+
+
 class RecordColumns:
     """Makes records of the rows of one snapshot: key and value as in the topic, or fields if it is typed."""
 

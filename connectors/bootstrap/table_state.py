@@ -15,7 +15,7 @@ import pyarrow as pa
 from msgspec import UNSET
 
 from connectors.bootstrap.records import Change, TableRecord
-from connectors.bootstrap.snapshot_files import RecordColumns, SnapshotFiles
+from connectors.bootstrap.snapshot_files import RecordColumns, SnapshotFiles, check_keys
 from connectors.errors import BootstrapError
 
 Group = int | None
@@ -137,11 +137,7 @@ def _check_keys(snapshot: SnapshotFiles, columns: RecordColumns, *, has_partitio
             f"{where} has every record, not the last of each key (snapshot.mode=append).", "Read it with open_table."
         )
     names = {column.name for column in snapshot.manifest.schema}
-    if not columns.has_raw_keys or columns.key not in names:
-        raise BootstrapError(
-            f"{where} has no column {columns.key} with the keys as they are in the output, which changes have.",
-            "Set snapshot.key.format=bytes, and _key in snapshot.metadata.columns, and take a snapshot.",
-        )
+    check_keys(snapshot)
     if has_partitions and columns.partition not in names:
         raise BootstrapError(
             f"{where} has no column {columns.partition}, and a key may be in several partitions.",

@@ -53,7 +53,9 @@ def fill_of(connector: ConnectorConfig) -> Fill | None:
 
 
 def typed_of(connector: ConnectorConfig, chain: ChainSpec, place: Storage | None = None) -> TypedInputs | None:
-    """Makes what a connector's typed snapshots are made by; None if its snapshots are of bytes."""
+    """Makes what a connector's typed snapshots are made by; None if it has none, or has them of bytes."""
+    if connector.snapshot_location is None:
+        return None
     given = {"key": connector.snapshot_key_format, "value": connector.snapshot_value_format}
     written = {"key": chain.written_key, "value": chain.written_value}
     by_default = frozenset(

@@ -81,6 +81,8 @@ def bootstrap(
     signal.signal(signal.SIGTERM, interrupt)
     shown: Shown = readable if (writes_to_terminal() if text is None else text) else lambda data: data
     opened = open_table(location, clients_of(config) if follow else None, store=store_options(config))
+    if follow:
+        opened.check_keys()  # before the state is printed, with which the changes would not go together
     out = JsonLines()
     with suppress(KeyboardInterrupt):
         out.write(state_lines(opened.records(), shown))

@@ -38,6 +38,11 @@ KeysOption = Annotated[bool, typer.Option("--keys", help="Also list the keys tha
 _STEP: Final = 1 << 30
 """Bytes after which it is said how many were read."""
 
+_NAME_THEM: Final = (
+    "Name each by its folder; or a connector file, and then each by its id, or by a topic for its newest. "
+    "keyfold snapshot list CONNECTOR.json has the ids."
+)
+
 app: Final = typer.Typer(
     name="snapshot",
     no_args_is_help=True,
@@ -108,7 +113,7 @@ def pin(names: NamesArgument, as_json: JsonOption = False, worker: WorkerOption 
     from connectors.cli.views.snapshots import pins_text
     from connectors.operations.snapshots import pin as operation
 
-    results = list(operation.pin(_named(names, worker)))
+    results = list(operation.pin(_named(names, worker, is_whole=False)))
     show(results, lambda: pins_text(results), as_json=as_json)
 
 
@@ -118,7 +123,7 @@ def unpin(names: NamesArgument, as_json: JsonOption = False, worker: WorkerOptio
     from connectors.cli.views.snapshots import pins_text
     from connectors.operations.snapshots import pin as operation
 
-    results = list(operation.unpin(_named(names, worker)))
+    results = list(operation.unpin(_named(names, worker, is_whole=False)))
     show(results, lambda: pins_text(results), as_json=as_json)
 
 
@@ -164,10 +169,13 @@ class _Reading:
         self._said(self._done)
 
 
-def _named(names: Sequence[str], worker: Path | None, count: int | None = None) -> list[SnapshotFolder]:
+def _named(
+    names: Sequence[str], worker: Path | None, count: int | None = None, *, is_whole: bool = True
+) -> list[SnapshotFolder]:
     """Finds the snapshots that `names` name; a connector file in front says in which folder.
 
-    Raises UsageError if one is not there, or if they are not `count`.
+    With `is_whole` a connector file alone stands for all of its snapshots. Raises UsageError if one is not there, or if
+    they are not `count`.
     """
     from connectors.operations.snapshots import place
 
@@ -175,11 +183,9 @@ def _named(names: Sequence[str], worker: Path | None, count: int | None = None) 
     of_connector = first.endswith(".json") and Path(first).is_file()
     wanted = rest if of_connector else list(names)
     if count is not None and len(wanted) != count:
-        raise UsageError(
-            f"{len(wanted)} snapshots are named; this command takes {count}.",
-            "Name the folder of a snapshot, or a connector file and an id; keyfold snapshot list CONNECTOR.json has "
-            "both.",
-        )
+        raise UsageError(f"This command takes {count} of snapshots, and {len(wanted)} are named.", _NAME_THEM)
+    if not wanted and not is_whole:
+        raise UsageError("No snapshot is named.", _NAME_THEM)
     if not of_connector:
         config = worker_of(worker) if _has_worker(worker) else None
         return [place.by_location(name, config) for name in wanted]

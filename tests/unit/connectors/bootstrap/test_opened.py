@@ -124,6 +124,16 @@ def test_changes_need_settings_and_an_output_topic(folder: Path) -> None:
         open_table(str(folder), {"bootstrap.servers": "127.0.0.1:1"}).changes()
 
 
+def test_changes_go_with_keys_of_bytes_alone(tmp_path: Path) -> None:
+    """A typed key of the snapshot would stay beside the bytes of the same key in a change."""
+    topic = Path(typed_snapshot(tmp_path)).parents[1]
+    manifest = next(topic.glob("*/_manifest.json"))
+    manifest.write_text(manifest.read_text().replace('"key_format": "bytes"', '"key_format": "typed"'))
+    opened = open_table(str(topic), {"bootstrap.servers": "127.0.0.1:1"})
+    with pytest.raises(BootstrapError, match="typed keys in its column _key"):
+        opened.changes()
+
+
 def test_neither_spark_nor_pandas_is_imported(folder: Path) -> None:
     """A service that loads a table is not held up by what only a worker needs."""
     names = "pyspark", "py4j", "pandas", "pydantic", "duckdb"

@@ -54,3 +54,13 @@ def test_a_broker_that_is_away(topic: Path, tmp_path: Path) -> None:
     """With --follow the state is printed, then it ends with 4."""
     done = execute("bootstrap", topic, "--follow", "--worker", worker_file(tmp_path))
     assert (done.returncode, len(done.stdout.splitlines())) == (4, 2)
+
+
+def test_follow_refuses_typed_keys_before_the_state_is_printed(tmp_path: Path) -> None:
+    """It ends with an error, and nothing is on stdout."""
+    topic = Path(typed_snapshot(tmp_path)).parents[1]
+    manifest = next(topic.glob("*/_manifest.json"))
+    manifest.write_text(manifest.read_text().replace('"key_format": "bytes"', '"key_format": "typed"'))
+    done = execute("bootstrap", topic, "--follow", "--worker", worker_file(tmp_path))
+    assert (done.stdout, "snapshot.key.format=bytes" in done.stderr) == ("", True)
+    assert done.returncode != 0

@@ -179,6 +179,14 @@ def test_pin_and_unpin(kept: KeptSnapshots) -> None:
     assert "was unpinned already." in invoke("snapshot", "unpin", *named).stdout
 
 
+@pytest.mark.parametrize("command", ["pin", "unpin"])
+def test_no_snapshot_is_pinned_without_a_name(kept: KeptSnapshots, command: str) -> None:
+    """A connector file alone names none: all of them would keep, or lose, what an operator has pinned."""
+    result = invoke("snapshot", command, kept.connector, "--worker", kept.worker)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "No snapshot is named" in str(result.exception) + result.stderr
+
+
 def test_only_a_complete_snapshot_is_pinned(kept: KeptSnapshots) -> None:
     """One without a manifest is refused, and one that is being removed."""
     first, second = kept.ids

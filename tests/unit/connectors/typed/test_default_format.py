@@ -49,6 +49,13 @@ def test_what_has_a_converter_is_typed(settings: dict[str, str], typed: set[str]
     assert _typed(settings) == (typed, by_default)
 
 
+def test_without_snapshots_nothing_is_made() -> None:
+    """The converters of columns are not loaded for a connector that takes none."""
+    given = {"name": "c", "connector.class": "CompactedTopic", "topics": "t", **JSON}
+    config = ConnectorConfig.model_validate(given)
+    assert typed_of(config, config.chain_spec()) is None
+
+
 def test_the_converters_of_the_worker_count() -> None:
     """A connector without converters has the worker's."""
     assert _typed({}, JSON) == ({"value"}, {"value"})
