@@ -20,8 +20,8 @@ class Changes:
     """The changes from a position on, without end: an iterator, or by `poll`. For one thread.
 
     `position` is that after what was handed out so far. Stored together with what was made of it, it lets a reader go
-    on with the very next change (`resume`). Raises ResumeError once changes may be missing, and at the start
-    UnreachableError.
+    on with the very next change (`resume`). Raises ResumeError once changes may be missing, or if an earlier poll
+    failed. Raises UnreachableError at the start only: later on brokers that are away are waited for.
     """
 
     def __init__(self, clients: Clients, position: ReaderPosition, clock: Clock = SYSTEM_CLOCK) -> None:

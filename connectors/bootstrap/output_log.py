@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 import structlog
@@ -50,21 +51,39 @@ class Clients(NamedTuple):
     admin: Mapping[str, Setting]
 
 
+class Connections(NamedTuple):
+    """The clients that read an output topic and ask for it."""
+
+    consumer: Consumer
+    admin: Admin
+
+
+def connected(clients: Clients) -> Connections:
+    """Makes the clients, once a broker has answered. Raises UnreachableError."""
+    consumer: dict[str, Any] = {**_DEFAULTS, **clients.consumer, **_OWN}
+    probe("consumer", consumer, _CONNECT_S)
+    return Connections(Consumer(logged(consumer)), Admin(clients.admin, _REQUEST_S))
+
+
 class OutputLog:
     """Reads an output topic from a position on, as a `read_committed` consumer sees it. For one thread.
 
     Raises UnreachableError if no broker answers at the start, and ResumeError, now or with any poll, if the reader
-    cannot go on: the topic is gone or another one, what it reads next is gone, or the position is too old.
+    cannot go on: the topic is gone or another one, what it reads next is gone, or the position is too old. After a poll
+    that raised while it read, each poll raises ResumeError: the records that it had taken do not come again.
     """
 
-    def __init__(self, clients: Clients, position: ReaderPosition, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self,
+        clients: Clients,
+        position: ReaderPosition,
+        clock: Clock = SYSTEM_CLOCK,
+        connect: Callable[[Clients], Connections] = connected,
+    ) -> None:
         self._position = position
         self._clock = clock
         self._topic = position.output_topic
-        consumer: dict[str, Any] = {**_DEFAULTS, **clients.consumer, **_OWN}
-        probe("consumer", consumer, _CONNECT_S)
-        self._settings = consumer
-        self._admin = Admin(clients.admin, _REQUEST_S)
+        self._settings = clients.consumer
         # The offset up to which each partition was delivered, markers included.
         self._reached: dict[int, int] = {}
         # Since when (both clocks) all that the output had is delivered.
@@ -73,10 +92,11 @@ class OutputLog:
         self._looked_ms: int | None = None
         # How long (ms) the topic keeps tombstones; None for ever.
         self._tombstones_ms: int | None = None
-        numbers = self._look()
-        self._consumer = Consumer(logged(consumer))
+        # Whether a poll has begun to read and not handed out what it took.
+        self._is_torn = False
+        self._consumer, self._admin = connect(clients)
         try:
-            self._assign(numbers)
+            self._assign(self._look())
             self._check_age()
         except BaseException:
             self.close()
@@ -84,8 +104,15 @@ class OutputLog:
 
     def poll(self, timeout_s: float) -> list[Message]:
         """Returns the records that come within `timeout_s`, as soon as there are some; at most MOST."""
+        if self._is_torn:
+            raise ResumeError(
+                f"A reader of output topic {self._topic} cannot be read on: an earlier poll failed, and records that "
+                "it had taken do not come again.",
+                f"Go on from the position that was stored last (resume). If there is none: {BEGIN_AGAIN}",
+            )
         if self._looked_ms is None or self._clock.monotonic_ms() - self._looked_ms >= LOOK_MS:
             self._look_again()
+        self._is_torn = True
         with reading(self._settings, f"Topic {self._topic}", self._topic):
             messages = self._consumer.consume(1, timeout_s)
             if messages:  # with more to wait for, librdkafka would wait for all of them
@@ -93,6 +120,7 @@ class OutputLog:
             records = [message for message in messages if self._is_record(message)]
             self._check_age()
             self._note(records)
+        self._is_torn = False
         return records
 
     def ask_soon(self) -> None:
@@ -113,14 +141,15 @@ class OutputLog:
             number, offset = _place(message)
             self._reached[number] = max(self._reached[number], offset)
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:
-            self._look()
+            with suppress(UnreachableError):  # the offset is gone either way
+                self._look()
             raise ResumeError(
                 f"Output partition {self._topic}-{message.partition()} has no offset {message.offset()} any more: "
                 f"{broker_text(error)}.",
                 BEGIN_AGAIN,
             )
-        elif error.code() in MISSING:
-            self._look()
+        elif error.code() in MISSING:  # of one broker at one moment: the next poll looks before it takes records
+            self._looked_ms = None
         elif error.fatal() or error.code() in NOT_ALLOWED:
             raise KafkaException(error)
         else:
@@ -183,8 +212,9 @@ class OutputLog:
         if self.freshness.asked is None:
             return
         behind = [number for number, end in self.freshness.ends.items() if self._reached[number] < end]
-        for place in self._consumer.position([Partition(self._topic, number) for number in behind]):
-            self._reached[place.partition] = max(self._reached[place.partition], place.offset)
+        with suppress(KafkaException):  # the next poll asks again
+            for place in self._consumer.position([Partition(self._topic, number) for number in behind]):
+                self._reached[place.partition] = max(self._reached[place.partition], place.offset)
         self.freshness = self.freshness.reach(self._reached)
 
 

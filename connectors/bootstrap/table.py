@@ -24,7 +24,7 @@ _log = structlog.get_logger(__name__)
 READY_S: Final = 600.0
 """How long a table may take, by default, to read what its output topic has more than the snapshot."""
 _POLL_S: Final = 0.2
-# Between two tries (ms) to begin again.
+# Between two tries (ms) to begin again, or to read on.
 _AGAIN_MS: Final = 1_000
 
 
@@ -143,6 +143,10 @@ class Table:
                 polled = self._now.changes.poll(_POLL_S)
             except ResumeError as error:
                 self._begin_again(error, stop)
+                continue
+            except UnreachableError as outage:
+                _log.warning("the output topic cannot be read, it is tried again", reason=str(outage))
+                self._clock.wait_ms(_AGAIN_MS, stop)
                 continue
             self._now.state.apply(polled)
             self._current = self._now.changes.current

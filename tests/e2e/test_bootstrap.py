@@ -49,6 +49,7 @@ def _seen(output: Iterable[Read]) -> list[tuple[int, int, bytes | None, bytes | 
     return [(read.partition, read.offset, read.key, read.value) for read in output]
 
 
+@pytest.mark.long
 def test_a_table_is_the_snapshot_and_each_change_once(spark: SparkSession, deployment: Deployment) -> None:
     """A table stays current; a reader that stores its position goes on with the very next change."""
     kafka = {"bootstrap.servers": deployment.bootstrap}

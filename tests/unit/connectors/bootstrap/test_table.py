@@ -19,7 +19,7 @@ from connectors.bootstrap.records import Change
 from connectors.bootstrap.snapshot_files import SnapshotFiles
 from connectors.bootstrap.table import Beginning, Table
 from connectors.bootstrap.table_state import TableState
-from connectors.clock import SYSTEM_CLOCK
+from connectors.clock import SYSTEM_CLOCK, SystemClock
 from connectors.errors import BootstrapError, ConnectorError, ResumeError, UnreachableError
 from tests.support.kafka import wait_until
 
@@ -142,6 +142,17 @@ class _Feed:
         self.closed.set()
 
 
+class _Quick(SystemClock):
+    """Notes how long it is to wait, and hardly waits."""
+
+    def __init__(self) -> None:
+        self.waits: list[int] = []
+
+    def wait_ms(self, ms: int, event: threading.Event) -> bool:
+        self.waits.append(ms)
+        return super().wait_ms(1, event)
+
+
 @pytest.fixture
 def begin(tmp_path: Path) -> Callable[..., Callable[[], Beginning]]:
     """Makes what a table begins with, time after time: the snapshot's id, its value of k, and its feed."""
@@ -184,6 +195,15 @@ def test_a_table_begins_again_with_a_newer_snapshot(begin: Callable[..., Callabl
         table.catch_up(10)
         assert (table[b"k"].value, len(table)) == (b"1", 2)
     assert first.closed.is_set()
+
+
+def test_an_outage_does_not_end_a_table(begin: Callable[..., Callable[[], Beginning]]) -> None:
+    """It is read as it is meanwhile, and goes on with what comes afterwards."""
+    feed, clock = _Feed(), _Quick()
+    with Table(begin(("first", b"0", feed)), clock=clock) as table:
+        feed.polls += [UnreachableError("Away."), UnreachableError("Away."), [_change(0, b"k", b"1")]]
+        wait_until(lambda: table[b"k"].value == b"1", "it goes on")
+    assert clock.waits == [1_000, 1_000]
 
 
 @pytest.mark.parametrize("ended", ["same snapshot", "other error"])
