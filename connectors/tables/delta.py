@@ -62,8 +62,7 @@ class DeltaFiles:
     def begin(self, head: TableHead | None, schema: pa.Schema, replaced: Sequence[str] | None) -> TableChange:
         """Begins the next version."""
         if head is not None and replaced is None and len(schema) > len(head.schema):
-            wanted = Schema.from_arrow(schema)
-            head.handle.alter.add_columns([field for field in wanted.fields if field.name not in head.schema.names])
+            _add_columns(head, schema)
         table = None if head is None else head.handle
         return _DeltaChange(self._place, table, schema, self._app, self._version, whole=replaced is not None)
 
@@ -161,6 +160,22 @@ class _DeltaChange:
         """Removes the files."""
         with suppress(Exception):  # nothing names them
             self._place.delete_all([action.path for action in self._added])
+
+
+def _add_columns(head: TableHead, schema: pa.Schema) -> None:
+    """Commits the columns of `schema` that the table lacks, right after the version that was read.
+
+    Raises TableConflictError if another commit came first: the next one would stand on a version that nobody read.
+    """
+    table: DeltaTable = head.handle
+    read = table.version()
+    fields = [field for field in Schema.from_arrow(schema).fields if field.name not in head.schema.names]
+    try:
+        table.alter.add_columns(fields, commit_properties=CommitProperties(max_commit_retries=0))
+    except CommitFailedError as error:
+        raise TableConflictError from error
+    if table.version() != read + 1:
+        raise TableConflictError
 
 
 def _now_ms() -> int:

@@ -27,8 +27,12 @@ from connectors.tables.columns import Leaf, iceberg_leaf
 from connectors.tables.positions import PLACE
 from connectors.tables.table_files import TableChange, TableConflictError, TableFile, TableHead
 
-FORMAT: Final = "2"
-"""Iceberg's format version: all engines read it."""
+MADE_WITH: Final = {
+    "format-version": "2",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+}
+"""Properties of a new table. All engines read version 2; of the files of metadata the newest ones stay."""
 
 
 class IcebergFiles:
@@ -91,9 +95,7 @@ class IcebergFiles:
     def _created(self, schema: pa.Schema) -> Table:
         self._catalog.create_namespace_if_not_exists(self._identifier[:-1])
         try:
-            return self._catalog.create_table(
-                self._identifier, schema, location=self._location, properties={"format-version": FORMAT}
-            )
+            return self._catalog.create_table(self._identifier, schema, location=self._location, properties=MADE_WITH)
         except TableAlreadyExistsError as error:
             raise TableConflictError from error
 
@@ -136,9 +138,11 @@ class _IcebergChange:
         self._transaction.set_properties(dict(properties))
         requirements = (*self._transaction._requirements, AssertTableUUID(uuid=self._table.metadata.table_uuid))
         try:
-            self._catalog.commit_table(self._table, requirements, self._transaction._updates)
+            made = self._catalog.commit_table(self._table, requirements, self._transaction._updates)
         except CommitFailedException as error:
             raise TableConflictError from error
+        with suppress(Exception):  # the commit is made; a catalog that removes such files itself comes first
+            self._catalog._delete_old_metadata(self._table.io, self._table.metadata, made.metadata)
 
     def discard(self) -> None:
         """Removes the files."""

@@ -117,11 +117,15 @@ def row(offset: int, name: str, n: int | None = 1, partition: int = 0) -> dict[s
 
 
 class Disturbed:
-    """The files of a table (`TableFiles`); before each commit begins, `between` is called."""
+    """The files of a table (`TableFiles`); once the table was read, `between` is called.
 
-    def __init__(self, inner: TableFiles, between: Callable[[], object]) -> None:
+    That is after the next version was begun; with `early` before that.
+    """
+
+    def __init__(self, inner: TableFiles, between: Callable[[], object], *, early: bool = False) -> None:
         self._inner = inner
         self._between = between
+        self._early = early
         self.leaf = inner.leaf
 
     def head(self) -> TableHead | None:
@@ -130,8 +134,11 @@ class Disturbed:
 
     def begin(self, head: TableHead | None, schema: pa.Schema, replaced: Sequence[str] | None) -> TableChange:
         """Begins the next version, on which `between` comes first."""
+        if self._early:
+            self._between()
         change = self._inner.begin(head, schema, replaced)
-        self._between()
+        if not self._early:
+            self._between()
         return change
 
     def expire(self, keep: int) -> None:

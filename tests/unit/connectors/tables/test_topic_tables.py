@@ -108,7 +108,7 @@ def test_an_older_owner_commits_no_more(kind: str, tmp_path: Path) -> None:
     assert tables.rows() == [row(5, "new")]
 
 
-def _disturbed(tables: Tables, between: Callable[[], object]) -> TopicTables:
+def _disturbed(tables: Tables, between: Callable[[], object], *, early: bool = False) -> TopicTables:
     inner = tables.tables
     calls: list[int] = []
 
@@ -118,7 +118,7 @@ def _disturbed(tables: Tables, between: Callable[[], object]) -> TopicTables:
             between()
 
     def table(version: TableVersion) -> TableFiles:
-        return Disturbed(inner.table(version), once)
+        return Disturbed(inner.table(version), once, early=early)
 
     return TopicTables(table, 1 << 20, 3, "disturbed")
 
@@ -134,6 +134,21 @@ def test_an_owner_that_was_taken_over_meanwhile_commits_no_more(kind: str, tmp_p
         with pytest.raises(SnapshotError, match="committed by the owner of epoch 2; this one has 1"):
             disturbed.commit(late)
         assert tables.rows() == newer
+
+
+@DELTA
+@pytest.mark.parametrize("early", [True, False])
+def test_new_columns_of_an_older_owner_are_no_way_past_a_newer_one(kind: str, early: bool, tmp_path: Path) -> None:
+    """In Delta columns are added by a commit before that of the rows: it too counts on the version that was read."""
+    tables = Tables(kind, tmp_path)
+    tables.commit([row(0, "a")], appends=True)
+    more = pa.schema([*SCHEMA, ("more", pa.string())])
+    late = tables.version("late", [[{**each, "more": None} for each in AB]], more, appends=True)
+    disturbed = _disturbed(tables, partial(tables.commit, AB, appends=True, epoch=2), early=early)
+    with pytest.raises(SnapshotError, match="committed by the owner of epoch 2; this one has 1"):
+        disturbed.commit(late)
+    assert [each["_offset"] for each in tables.rows()] == [0, 1]
+    assert tables.commits() == ["s1", "s2"]
 
 
 @BOTH
@@ -257,6 +272,20 @@ def test_old_versions_go_with_retention(kind: str, tmp_path: Path) -> None:
     else:
         older, _ = tables.iceberg().snapshots()
         assert tables.iceberg().scan(snapshot_id=older.snapshot_id).to_arrow()["_offset"].to_pylist() == [3]
+
+
+def test_old_metadata_of_iceberg_goes_too(tmp_path: Path) -> None:
+    """Each commit adds a file of metadata; only so many stay as the table's properties say."""
+    tables = Tables("iceberg", tmp_path, **{"snapshot.retention.count": 1})
+    tables.commit(AB)
+    table, name = tables.iceberg(), "write.metadata.previous-versions-max"
+    assert table.properties[name] == "20"
+    with table.transaction() as transaction:
+        transaction.set_properties({name: "2"})
+    for offset in range(5):
+        tables.commit([row(offset, "a")])
+    assert len(list((tmp_path / "c" / "t" / "iceberg" / "metadata").glob("*.metadata.json"))) == 3
+    assert tables.iceberg().properties[name] == "2"
 
 
 @DELTA
