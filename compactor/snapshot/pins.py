@@ -24,11 +24,15 @@ PIN: Final = "_pin@keyfold.json"
 
 
 class Pin(Struct, frozen=True, kw_only=True):
-    """What PIN says: since when (UTC, ISO 8601) the snapshot is pinned; `removing`: it is being removed instead."""
+    """What PIN says: since when (UTC, ISO 8601) the snapshot is pinned; `removing`: it is being removed instead.
+
+    `restore`: a restore holds it until it has ended, the one to the topic with this id. A person's pin has none.
+    """
 
     format_version: int = 1
     pinned_at: str | None = None
     removing: bool = False
+    restore: str | None = None
 
 
 def read(place: Storage, path: str) -> Pin | None:
@@ -59,26 +63,46 @@ def pinned_ids(place: Storage, snapshots: Iterable[AddSnapshot]) -> frozenset[st
     return frozenset(each.id for each in snapshots if is_pinned(place, each.path))
 
 
-def pin(place: Storage, path: str, now_ms: int) -> bool:
+def pin(place: Storage, path: str, now_ms: int, restore: str | None = None) -> bool:
     """Pins the complete snapshot at `path`, which may be pinned already; False if it goes, or has gone.
 
-    Raises StorageError.
+    With `restore` until that one ends. The pin of another restore becomes a person's, which stays. Raises StorageError.
     """
-    made = place.create(f"{path}/{PIN}", _encoded(Pin(pinned_at=manifest.iso(now_ms))))
-    if not made and not is_pinned(place, path):
+    if manifest.path_of(place, path) is None:
+        return False
+    said = Pin(pinned_at=manifest.iso(now_ms), restore=restore)
+    made = place.create(f"{path}/{PIN}", _encoded(said))
+    if not made and not _shared(place, path, restore):
         return False
     if manifest.path_of(place, path) is not None:
         return True
     if made:
         unpin(place, path)
+        if not place.walk(path):
+            place.delete_folder(path)
     return False
 
 
-def unpin(place: Storage, path: str) -> bool:
-    """Takes the pin of the snapshot at `path` away; False if it had none. Raises StorageError."""
-    if not is_pinned(place, path):
+def _shared(place: Storage, path: str, restore: str | None) -> bool:
+    """Makes the pin that is there stay for `restore` too; False if there is none, or it changes meanwhile."""
+    there = read(place, path)
+    if there is None or there.removing:
         return False
-    place.delete_own([f"{path}/{PIN}"], _is_pin)
+    if there.restore in (None, restore):
+        return True
+    persons = _encoded(Pin(pinned_at=there.pinned_at))
+    return place.replace(f"{path}/{PIN}", place.read(f"{path}/{PIN}"), persons)
+
+
+def unpin(place: Storage, path: str, restore: str | None = None) -> bool:
+    """Takes the pin of the snapshot at `path` away, with `restore` only that one's; False if it had none.
+
+    Raises StorageError.
+    """
+    said = read(place, path)
+    if said is None or said.removing or restore not in (None, said.restore):
+        return False
+    place.delete_own([f"{path}/{PIN}"], _is_pin if restore is None else lambda content: content == _encoded(said))
     return True
 
 

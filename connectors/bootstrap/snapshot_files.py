@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from msgspec import UNSET, Struct
 
 from compactor.errors import FoldError, MissingFileError
-from compactor.snapshot import manifest
+from compactor.snapshot import manifest, row_groups
 from compactor.snapshot.content import APPEND
 from compactor.snapshot.listing import LATEST, is_id
 from compactor.snapshot.manifest import DataFile, Manifest
@@ -55,10 +55,10 @@ class SnapshotFiles(Struct, frozen=True):
         with ExitStack() as stack:
             ahead = [stack.enter_context(self._open(file)) for file in files[:_OPEN_AHEAD]]
             for reader in ahead:
-                yield from reader.iter_batches(_ROWS)
+                yield from row_groups.batches(reader, _ROWS)
         for file in files[_OPEN_AHEAD:]:
             with self._open(file) as reader:
-                yield from reader.iter_batches(_ROWS)
+                yield from row_groups.batches(reader, _ROWS)
 
     @contextmanager
     def _open(self, file: DataFile) -> Iterator[pq.ParquetFile]:

@@ -1,4 +1,4 @@
-"""Writes the records of a snapshot to a topic, each exactly once: steps S1 to S5 of docs/protocol.md.
+"""Writes the records of a snapshot to a topic, each exactly once: steps S1 to S6 of docs/protocol.md.
 
 The records of a snapshot have an order, that of its files and of the rows in them, and a snapshot never changes. So how
 many of them have gone is all that a run has to know. The position of a group says it, as an offset of the topic's first
@@ -23,6 +23,7 @@ from compactor.decode_errors import UNDECODABLE
 from compactor.errors import DamagedFileError
 from compactor.model.record import HEADERS, TopicPartition
 from compactor.runs.checksums import readable, sha256_of
+from compactor.snapshot import row_groups
 from compactor.snapshot.manifest import DataFile, Manifest
 from connectors.config.clients.merged import client_config
 from connectors.config.topics import is_internal
@@ -32,6 +33,7 @@ from connectors.kafka import groups, producers
 from connectors.kafka.admin import Admin, TopicInfo
 from connectors.kafka.client_settings import PRODUCER_DEFAULTS, PRODUCER_PINNED
 from connectors.kafka.sending_producer import SendingProducer, SendingWords, SentRecord
+from connectors.operations.snapshots import pin
 from connectors.operations.snapshots.place import SnapshotFolder
 from connectors.sinks import output_topic
 from connectors.sinks.encode import original_headers, rows
@@ -65,9 +67,19 @@ class NewTopicSettings(Struct, frozen=True):
 
 
 class _Progress(Struct, frozen=True):
-    """The metadata of the position: which topic the records went to. A later one of its name has none of them."""
+    """The metadata of the position: the topic that the records went to, the snapshot's folder, and its records.
+
+    A later topic of the same name has another id, and none of the records.
+    """
 
     topic_id: str
+    snapshot: str
+    records: int
+
+    @property
+    def id(self) -> str:
+        """The snapshot's id."""
+        return self.snapshot.rpartition("/")[2]
 
 
 class _Kafka(Struct, frozen=True):
@@ -86,45 +98,57 @@ class _Kafka(Struct, frozen=True):
 
 def restore(
     worker: WorkerConfig,
-    snapshot: SnapshotFolder,
+    named: SnapshotFolder,
     topic: str,
     create: NewTopicSettings | None = None,
     report: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> RestoreResult:
-    """Writes the records of `snapshot` to `topic` in the cluster of `worker`; goes on with a run that was cut off.
+    """Writes the records of `named` to `topic` in the cluster of `worker`; goes on with a run that was cut off.
 
-    Each goes to the partition that it has in the snapshot, with its key, value, headers and time. With `create` a topic
-    that is not there is made. `report` is told how many records have gone, of how many. Raises UsageError if the
-    snapshot or the topic does not fit, ConflictError if the topic has other records or another restore runs,
-    DamagedFileError, StorageError, UnreachableError, NotAllowedError.
+    If only the topic's folder is named, that is the snapshot with which it began. Each record goes to the partition
+    that it has in the snapshot, with its key, value, headers and time. With `create` a topic that is not there is made.
+    `report` is told how many records have gone, of how many. Raises UsageError if the snapshot or the topic does not
+    fit. Raises ConflictError if the topic has other records, those of another snapshot among them, if the snapshot is
+    being removed, or if a later run has fenced this one. Raises DamagedFileError, StorageError, UnreachableError,
+    NotAllowedError.
     """
-    said = snapshot.manifest()
-    _check_columns(snapshot, said)
+    if named.is_named:
+        _check_columns(named, named.manifest())
     kafka = _Kafka.of(worker)
     with closing(Admin(kafka.admin)) as admin:
-        created, info = _topic(admin, topic, said, create)  # S1
-        name = f"{_PREFIX}{snapshot.id}-{topic}"
+        created, info = _topic(admin, topic, named, create)  # S1
+        name = f"{_PREFIX}{topic}"
         with closing(groups.member(kafka.admin, name)) as member:
             settings = producers.settings(kafka.producer, name, producers.LARGEST_BATCH, _BYTES)
             sender = SendingProducer(settings, name, member, _words(topic))  # S2
             first = TopicPartition(topic, 0)
             held = groups.committed(member, kafka.admin, name, [first], _PENDING_S)[first]
-            before = _done(held, info.id)
-            if before is None:  # S3
-                _check_empty(admin, info)
-                sender.send(_position(info, 0), [])
-            done = before or 0
-            for batch in _batches(snapshot, said, topic, done):  # S4, S5
-                sender.send(_position(info, done + len(batch)), batch)
-                done += len(batch)
-                report(done, said.records)
+            progress = _progress(held, info.id)
+            snapshot = _under_way(progress, named, topic)
+            before = done = held[0] if held is not None and progress is not None else 0
+            if progress is None or done < progress.records:
+                said = snapshot.manifest()
+                if not named.is_named:
+                    _check_columns(snapshot, said)
+                _check_fits(admin, info, said)
+                if progress is None:  # S3
+                    _check_empty(admin, info)
+                pin.hold(snapshot, info.id)
+                if progress is None:
+                    progress = _Progress(info.id, snapshot.location, said.records)
+                    sender.send(_position(topic, 0, progress), [])
+                for batch in _batches(snapshot, said, topic, done):  # S4, S5
+                    sender.send(_position(topic, done + len(batch), progress), batch)
+                    done += len(batch)
+                    report(done, said.records)
+            pin.let_go(snapshot, info.id)  # S6
     return RestoreResult(
         snapshot=snapshot.location,
         topic=topic,
         created=created,
-        records=said.records,
-        sent=done - (before or 0),
-        before=before or 0,
+        records=progress.records,
+        sent=done - before,
+        before=before,
     )
 
 
@@ -133,7 +157,8 @@ def _check_columns(snapshot: SnapshotFolder, said: Manifest) -> None:
     if said.typed is not UNSET:
         raise UsageError(
             f"Snapshot {snapshot.location} has typed columns: the bytes of its keys and values are not in it.",
-            "Set snapshot.value.format=bytes and snapshot.key.format=bytes, take a snapshot, and restore that.",
+            "Set snapshot.value.format=bytes and snapshot.key.format=bytes, take a snapshot, and restore that. "
+            "With both set, snapshots stay restorable; by default only keyfold.Bytes keeps the bytes.",
         )
     for file in said.files:
         with readable(snapshot.files, file.path), snapshot.files.open_input(file.path, file.bytes) as source:
@@ -159,21 +184,34 @@ def _timeless(footer: pq.FileMetaData) -> int:
     return sum(column.statistics.null_count for column in columns if column.statistics is not None)
 
 
-def _topic(admin: Admin, topic: str, said: Manifest, create: NewTopicSettings | None) -> tuple[bool, TopicInfo]:
-    """Takes step S1: returns whether the topic was made, and what it is. Raises UsageError if it does not fit."""
-    needed = max(map(int, said.source_offsets), default=0) + 1
+def _topic(admin: Admin, topic: str, named: SnapshotFolder, create: NewTopicSettings | None) -> tuple[bool, TopicInfo]:
+    """Takes step S1: returns whether the topic was made, and what it is. Raises UsageError if it cannot be used."""
     if is_internal(topic):
         raise UsageError(f"{topic} is an internal topic; keyfold never writes to one.", "Name another topic.")
-    there = admin.describe([topic])
-    if topic not in there and create is None:
-        raise UsageError(
-            f"Topic {topic} does not exist.", f"Give --create to make it with {needed} partitions, or check its name."
-        )
     created = False
-    if topic not in there and create is not None:
+    if topic not in admin.describe([topic]):
+        said = named.manifest()
+        needed = _needed(said)
+        if create is None:
+            raise UsageError(
+                f"Topic {topic} does not exist.",
+                f"Give --create to make it with {needed} partitions, or check its name.",
+            )
+        if not named.is_named:
+            _check_columns(named, said)
         config = {**_new_config(said), **create.config}
         created = bool(admin.create_topics([NewTopic(topic, needed, create.replication_factor, config=config)]))
-    info = output_topic.ready(admin, {topic: 1})[topic]
+    return created, output_topic.ready(admin, {topic: 1})[topic]
+
+
+def _needed(said: Manifest) -> int:
+    """Returns how many partitions a topic needs to take the snapshot's records."""
+    return max(map(int, said.source_offsets), default=0) + 1
+
+
+def _check_fits(admin: Admin, info: TopicInfo, said: Manifest) -> None:
+    """Raises UsageError if the topic has too few partitions, or would replace the times of the records."""
+    topic, needed = info.name, _needed(said)
     if info.partitions < needed:
         raise UsageError(
             f"Topic {topic} has {info.partitions} partitions, the snapshot has records of {needed}.",
@@ -185,7 +223,6 @@ def _topic(admin: Admin, topic: str, said: Manifest, create: NewTopicSettings | 
             f"Topic {topic} has message.timestamp.type={kind}: it would replace the times of the records.",
             f"kafka-configs.sh --alter --topic {topic} --add-config message.timestamp.type=CreateTime.",
         )
-    return created, info
 
 
 def _new_config(said: Manifest) -> dict[str, str]:
@@ -197,16 +234,28 @@ def _new_config(said: Manifest) -> dict[str, str]:
     return {**fixed, **output_topic.any_time(), **policy}
 
 
-def _done(held: groups.CommittedOffset | None, topic_id: str) -> int | None:
-    """Returns how many records have gone to the topic with this id; None if nothing was ever begun."""
+def _progress(held: groups.CommittedOffset | None, topic_id: str) -> _Progress | None:
+    """Returns what the position says of the topic with this id; None if nothing was ever begun."""
     if held is None:
         return None
-    offset, metadata = held
     try:
-        progress = msgspec.json.decode(metadata, type=_Progress)
+        progress = msgspec.json.decode(held[1], type=_Progress)
     except UNDECODABLE:
         return None
-    return offset if progress.topic_id == topic_id else None
+    return progress if progress.topic_id == topic_id else None
+
+
+def _under_way(progress: _Progress | None, named: SnapshotFolder, topic: str) -> SnapshotFolder:
+    """Returns the snapshot to restore: that of `progress` if there is one. Raises ConflictError if it is not meant."""
+    if progress is None:
+        return named
+    begun = SnapshotFolder(named.topic, progress.id)
+    if progress.snapshot != begun.location or (named.is_named and named.id != begun.id):
+        raise ConflictError(
+            f"A restore of {progress.snapshot} to topic {topic} was begun: {named.location} would mix with it.",
+            f"Go on with it: keyfold restore {progress.snapshot} --topic {topic}. Or name a new topic.",
+        )
+    return begun
 
 
 def _check_empty(admin: Admin, info: TopicInfo) -> None:
@@ -214,14 +263,14 @@ def _check_empty(admin: Admin, info: TopicInfo) -> None:
     places = [TopicPartition(info.name, number) for number in range(info.partitions)]
     if any(admin.high_watermarks(places).values()):
         raise ConflictError(
-            f"Topic {info.name} has, or had, records, and no position of a restore of this snapshot is kept.",
+            f"Topic {info.name} has, or had, records, and no position of a restore is kept.",
             "Restore into a new topic: delete this one, or name another. Brokers forget how far a restore has come "
             "after offsets.retention.minutes.",
         )
 
 
-def _position(info: TopicInfo, done: int) -> Partition:
-    return Partition(info.name, 0, done, msgspec.json.encode(_Progress(info.id)).decode())
+def _position(topic: str, done: int, progress: _Progress) -> Partition:
+    return Partition(topic, 0, done, msgspec.json.encode(progress).decode())
 
 
 def _batches(snapshot: SnapshotFolder, said: Manifest, topic: str, done: int) -> Iterator[list[SentRecord]]:
@@ -257,7 +306,7 @@ def _read(snapshot: SnapshotFolder, file: DataFile) -> Iterator[pa.RecordBatch]:
         place.open_input(file.path, file.bytes) as source,
         pq.ParquetFile(source) as opened,
     ):
-        yield from opened.iter_batches(_RECORDS)
+        yield from row_groups.batches(opened, _RECORDS)
 
 
 def _made(batch: pa.RecordBatch, topic: str) -> Iterator[SentRecord]:

@@ -100,6 +100,34 @@ def test_a_run_that_is_killed_is_gone_on_with(
     assert _there(broker.bootstrap, topic) == sorted((0, b"k%d" % n, b"%d" % n, n + 1, []) for n in range(LARGE))
 
 
+@pytest.mark.long
+def test_a_run_is_gone_on_with_though_newer_snapshots_are_taken(
+    broker: EmbeddedKafka, tmp_path: Path, target: tuple[str, Path]
+) -> None:
+    """A topic's folder stands for the snapshot that was begun, which retention leaves; another one is refused."""
+    topic, worker = target
+    count = 12_000
+    kept = KeptSnapshots(tmp_path / "kept", snapshot_retention_count=1)
+    first = kept.keep(
+        [row(0, number, b"k%d" % number, b"%d" % number, timestamp=number + 1) for number in range(count)]
+    )
+    create_topic(broker.bootstrap, topic, 1)
+    words = ("--topic", topic, "--worker", worker)
+    assert execute("restore", kept.topic, *words, KEYFOLD_FAILPOINTS="restore.committed@2=kill").returncode < 0
+    second = kept.keep([row(0, count, b"k0", b"new")])
+    assert kept.ids == [first, second]
+    other = invoke("restore", kept.topic / second, *words)
+    assert (other.exit_code, f"keyfold restore {kept.topic / first}" in other.stderr) == (2, True), other.stderr
+    done = invoke("restore", kept.topic, *words, "--json")
+    assert done.exit_code == 0, done.stderr
+    assert (json.loads(done.stdout)["before"], json.loads(done.stdout)["sent"]) == (10_000, 2_000)
+    assert _there(broker.bootstrap, topic) == sorted((0, b"k%d" % n, b"%d" % n, n + 1, []) for n in range(count))
+    third = kept.keep([row(0, count + 1, b"k1", b"new")])
+    assert kept.ids == [third]
+    assert "already" in invoke("restore", kept.topic, *words).stdout
+    assert invoke("restore", kept.topic / third, *words).exit_code == 2
+
+
 @pytest.mark.parametrize(
     ("partitions", "config", "said"),
     [
@@ -132,8 +160,11 @@ def test_typed_columns_and_unknown_times_are_refused(tmp_path: Path) -> None:
     typed = TypedConnector(tmp_path, {"value.converter": "keyfold.Json", "value.converter.schemas.enable": "false"})
     typed.fold([row(0, 0, b"a", b'{"n":1}')])
     timeless = KeptSnapshots(tmp_path / "timeless")
-    timeless.keep([row(0, 0, b"a", b"1", timestamp=1 << 62)])
-    cases = {typed.take().files[0].parent: "snapshot.value.format=bytes", timeless.topic: "times that no snapshot"}
+    odd = timeless.keep([row(0, 0, b"a", b"1", timestamp=1 << 62)])
+    cases = {
+        typed.take().files[0].parent: "snapshot.value.format=bytes",
+        timeless.topic / odd: "times that no snapshot",
+    }
     for folder, said in cases.items():
         result = invoke("restore", folder, "--topic", "t", "--worker", worker_file(tmp_path))
         assert (result.exit_code, said in result.stderr) == (2, True), result.stderr

@@ -21,7 +21,7 @@ from msgspec import UNSET, Struct
 from compactor.errors import FoldError
 from compactor.model.key_hash import plain_hashes
 from compactor.runs.checksums import readable
-from compactor.snapshot import manifest
+from compactor.snapshot import manifest, row_groups
 from compactor.snapshot.content import APPEND
 from compactor.snapshot.manifest import Manifest
 from compactor.storage.spill_file import SpillFile
@@ -102,7 +102,7 @@ class _Side:
     def _rows_of(self, path: str, size: int, *, with_place: bool) -> Iterator[pa.Table]:
         place = self._snapshot.files
         with readable(place, path), place.open_input(path, size) as source, pq.ParquetFile(source) as opened:
-            for batch in opened.iter_batches(_ROWS):
+            for batch in row_groups.batches(opened, _ROWS):
                 places = batch[self._place] if with_place else pa.array(np.zeros(batch.num_rows, np.int32))
                 columns = {_PARTITION: places, _KEY: _key_bytes(batch[self._key])}
                 yield pa.table({**columns, **{f"_{name}": batch[name] for name in self.compared}})

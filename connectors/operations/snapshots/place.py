@@ -25,10 +25,14 @@ _DEPTH: Final = 2
 
 
 class SnapshotFolder(Struct, frozen=True):
-    """A snapshot that may be incomplete: `topic` is the folder of its topic, which has it under its `id`."""
+    """A snapshot that may be incomplete: `topic` is the folder of its topic, which has it under its `id`.
+
+    `is_named`: its id was named, not the folder of its topic, the newest of which is another one later.
+    """
 
     topic: Storage
     id: str
+    is_named: bool = True
 
     @property
     def location(self) -> str:
@@ -105,9 +109,9 @@ def by_location(location: str, worker: WorkerConfig | None) -> SnapshotFolder:
     parent, _, name = whole.rpartition("/")
     options = store_options(worker) if worker is not None else NO_OPTIONS
     if listing.is_id(name):
-        return SnapshotFolder(open_storage(parent, options, shared=True), name)
+        return SnapshotFolder(open_storage(parent, options, shared=True), name, name in location)
     topic = open_storage(whole, options, shared=True)
     newest = listing.latest_of(topic)
     if newest is None:
         raise UsageError(f"There is no snapshot at {location}.", f"Name another: {_LIST}")
-    return SnapshotFolder(topic, newest)
+    return SnapshotFolder(topic, newest, is_named=False)

@@ -63,6 +63,42 @@ def test_what_has_gone_cannot_be_pinned(place: Storage) -> None:
     listing.clear(place, PATH)
     assert not pins.pin(place, PATH, 0)
     assert not place.walk(PATH)
+    listing.delete(place, PATH)
+    assert not pins.pin(place, PATH, 0)
+    assert not place.exists(PATH)
+
+
+class _LateStorage(LocalStorage):
+    """A folder from which the snapshot goes right before its pin is created."""
+
+    def create(self, path: str, data: bytes) -> bool:
+        LocalStorage(self.location).delete_folder(PATH)
+        return super().create(path, data)
+
+
+def test_what_goes_while_it_is_pinned_leaves_no_folder(tmp_path: Path) -> None:
+    """The pin was the only thing in it."""
+    place = _LateStorage(str(tmp_path))
+    place.write(f"{PATH}/{manifest.NAME}", b"{}")
+    assert not pins.pin(place, PATH, 0)
+    assert not place.exists(PATH)
+
+
+def test_a_restore_takes_away_its_own_pin_only(place: Storage) -> None:
+    """If a person, or another restore, has pinned the snapshot as well, it stays pinned."""
+    assert pins.pin(place, PATH, 0, "A")
+    assert pins.pin(place, PATH, 0, "A")
+    assert not pins.unpin(place, PATH, "B")
+    assert pins.unpin(place, PATH, "A")
+    for other in (None, "B"):
+        assert pins.pin(place, PATH, 0, "A")
+        assert pins.pin(place, PATH, 0, other)
+        assert not pins.unpin(place, PATH, "A")
+        assert pins.is_pinned(place, PATH)
+        assert pins.unpin(place, PATH)
+    assert pins.pin(place, PATH, 0)
+    assert pins.pin(place, PATH, 0, "A")
+    assert not pins.unpin(place, PATH, "A")
 
 
 def test_a_damaged_pin_keeps_its_snapshot(place: Storage) -> None:

@@ -1,0 +1,14 @@
+"""Reads data files of snapshots a row group at a time: 16 MiB of bytes at the most, however large the values are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+
+def batches(file: pq.ParquetFile, rows: int) -> Iterator[pa.RecordBatch]:
+    """Yields the records of `file`, up to `rows` at a time, none of two row groups together."""
+    for group in range(file.num_row_groups):
+        yield from file.iter_batches(rows, row_groups=[group])
