@@ -54,10 +54,11 @@ def _leave(*_: object) -> None:
 def _unraisable(what: sys.UnraisableHookArgs) -> None:
     """Raises again a Ctrl-C that came where Python can raise nothing: in a callback of an import, in a destructor.
 
-    A moment later, as the hook itself can raise nothing either.
+    A moment later, as the hook itself can raise nothing either. It goes to the main thread, so that its wait ends.
     """
     if isinstance(what.exc_value, KeyboardInterrupt):
-        threading.Timer(_AGAIN_S, signal.raise_signal, (signal.SIGINT,)).start()
+        again = threading.main_thread().ident, signal.SIGINT
+        threading.Timer(_AGAIN_S, signal.pthread_kill, again).start()
     else:
         sys.__unraisablehook__(what)
 

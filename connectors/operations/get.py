@@ -6,7 +6,7 @@ The fields of KeyRecord are those of `keyfold get` and of REST (docs/formats.md)
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from msgspec import Struct, structs
@@ -24,6 +24,9 @@ from connectors.terminal_text import readable
 
 if TYPE_CHECKING:
     from connectors.config.connector import ConnectorConfig
+
+_NAMED: Final = 20
+"""Partitions that an error names at most: it is for a line or two of a terminal."""
 
 
 class KeyRecord(Struct, frozen=True, kw_only=True):
@@ -111,13 +114,25 @@ def logs_of(state: CatalogState, connector: str, topic: str | None, partition: i
         if topic in (None, log.topic) and partition in (None, log.partition)
     )
     if not logs:
-        named = "nothing yet" if not state.logs else f"no partition {partition}" if topic is None else "none of those"
-        known = ", ".join(sorted({log.topic for log in state.logs}))
-        raise UsageError(
-            f"Connector {connector} keeps {named}.",
-            f"It keeps partitions of {known}." if known else "Run it first.",
-        )
+        raise UsageError(f"Connector {connector} keeps {_named(state, topic, partition)}.", _known(state))
     return logs
+
+
+def _named(state: CatalogState, topic: str | None, partition: int | None) -> str:
+    if not state.logs:
+        return "nothing yet"
+    if partition is None:
+        return f"nothing of topic {topic}"
+    return f"no partition {partition}" if topic is None else f"no partition {topic}-{partition}"
+
+
+def _known(state: CatalogState) -> str:
+    """Returns what to name, or to do, instead: some of the partitions that are kept."""
+    names = [str(log.tp) for log in sorted(state.logs, key=lambda log: log.tp)]
+    if not names:
+        return "Run it first."
+    more = f", and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"It keeps {', '.join(names[:_NAMED])}{more}."
 
 
 def _compared(connector: ConnectorConfig, state: CatalogState, keys: Sequence[bytes]) -> list[bytes]:

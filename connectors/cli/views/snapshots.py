@@ -84,7 +84,7 @@ def _facts(shown: ShownSnapshot) -> Iterator[tuple[str, str]]:
     yield "folder", shown.path
     yield "taken", said.created_at + (", the newest" if shown.newest else "")
     yield "pinned", f"since {shown.pinned_at or 'an unknown time'}" if shown.pinned else "no"
-    yield "records", f"{said.records:,}, without {said.tombstones_excluded:,} tombstones"
+    yield "records", f"{said.records:,}; tombstones left out: {said.tombstones_excluded:,}"
     yield "files", f"{files:,}, {size:,} bytes"
     yield "format", shown.format + (", every record" if said.snapshot_mode is not UNSET else "")
     if said.typed is not UNSET:

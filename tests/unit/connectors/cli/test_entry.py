@@ -49,10 +49,14 @@ atexit.register(signal.raise_signal, signal.SIGINT)
     ],
 )
 def test_an_interrupt_is_told_in_one_line(moment: str, code: int, said: str) -> None:
-    """While modules are imported, in a command, where Python can raise nothing, and when all is done."""
+    """While modules are imported, in a command, where Python can raise nothing, and when all is done.
+
+    None waits for what the command waits for, which would be 20 s.
+    """
     script = f"import signal, sys\n{moment}\nfrom connectors.cli.entry import main\nsys.exit(main())"
     before = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-    done = subprocess.run([sys.executable, "-c", before + script], capture_output=True, text=True, check=False)
+    python = [sys.executable, "-c", before + script]
+    done = subprocess.run(python, capture_output=True, text=True, check=False, timeout=15)
     assert (done.returncode, done.stderr) == (code, said)
 
 

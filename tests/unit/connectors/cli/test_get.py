@@ -73,7 +73,8 @@ def test_what_is_not_kept_is_said_on_stderr(tmp_path: Path) -> None:
         (["--json", "{"], 'The key "{" is no JSON'),
         (["--hex", "--json", "1"], "--hex and --json stand together."),
         (["a", "--partition", "3"], "Connector orders-keeper keeps no partition 3."),
-        (["a", "--topic", "other"], "It keeps partitions of orders."),
+        (["a", "--topic", "other"], "keeps nothing of topic other.\nnext: It keeps orders-0."),
+        (["a", "--topic", "orders", "--partition", "3"], "keeps no partition orders-3."),
     ],
 )
 def test_what_cannot_be_looked_up_is_an_error_of_usage(tmp_path: Path, more: list[str], message: str) -> None:

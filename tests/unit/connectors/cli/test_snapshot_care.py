@@ -82,7 +82,7 @@ def test_show_is_for_people(kept: KeptSnapshots) -> None:
     shown = invoke("snapshot", "show", kept.topic, "--worker", kept.worker).stdout
     assert f"Snapshot {kept.ids[-1]} of topic t, connector c" in shown
     lines = [line.split() for line in shown.splitlines()]
-    assert ["records", "2,", "without", "1", "tombstones"] in lines
+    assert ["records", "2;", "tombstones", "left", "out:", "1"] in lines
     assert ["0", "5", "1,005", "1"] in lines
     assert ["key", "binary"] in lines
 

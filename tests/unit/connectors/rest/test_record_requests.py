@@ -71,7 +71,7 @@ def test_a_connector_that_keeps_nothing_has_no_record(worker: RestWorker) -> Non
         ({"key": "xy", "hex": "true"}, 400, 'The key "xy" is not in hexadecimal digits.'),
         ({"key": "k", "partition": "-1"}, 400, 'The partition "-1" is no number.'),
         ({"key": "k", "partition": "7"}, 400, "Connector a keeps no partition 7."),
-        ({"key": "k", "topic": "u"}, 400, "It keeps partitions of t."),
+        ({"key": "k", "topic": "u"}, 400, "It keeps t-0"),
     ],
 )
 def test_a_request_that_cannot_be_answered_says_why(
