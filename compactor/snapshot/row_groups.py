@@ -1,4 +1,7 @@
-"""Reads data files of snapshots a row group at a time: 16 MiB of bytes at the most, however large the values are."""
+"""Reads data files of snapshots a row group at a time, so that memory does not grow with the size of the values.
+
+A row group ends once it has 16 MiB, in a typed snapshot 64 MiB.
+"""
 
 from __future__ import annotations
 
