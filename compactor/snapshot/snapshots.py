@@ -90,9 +90,12 @@ class Snapshots:
     def due(self, now_ms: int) -> bool:
         """Returns whether snapshot.interval.ms has passed since the newest snapshot of a topic that can have one.
 
-        Not while topics wait for their next try after what `failed` was called with.
+        Not while topics wait for their next try after what `failed` was called with, nor while another connector takes
+        a typed snapshot: that may last for an hour, in which folds and vacuum go on.
         """
-        return self._folders is not None and bool(self._due(self._catalog.state, now_ms))
+        if self._folders is None or (self.typed is not None and ONE_TYPED.locked()):
+            return False
+        return bool(self._due(self._catalog.state, now_ms))
 
     def failed(self, error: SnapshotStorageError | SnapshotError, now_ms: int) -> None:
         """Lets snapshots wait after `error` of one that was due, longer each time; `describe` shows it.
@@ -145,7 +148,7 @@ class Snapshots:
         refused: dict[str, SnapshotError] = {topic: _hidden(state, topic, why) for topic, why in hidden.items()}
         for topic in self._quarantine.until_stopped([topic for topic in topics if topic not in hidden]):
             try:
-                taken += self._try(self._folders, topic, now_ms, again=again)
+                taken += self._try(self._folders, topic, now_ms, asked=asked, again=again)
             except SnapshotError as error:
                 refused[topic] = error
         self._succeeded({snapshot.topic for snapshot in taken})
@@ -183,13 +186,15 @@ class Snapshots:
         with suppress(StorageError):  # it is shown in the log as well
             location.write_note(self._storage, self._backoff.failure)
 
-    def _try(self, folders: SnapshotFolders, topic: str, now_ms: int, *, again: bool) -> Iterator[AddSnapshot]:
+    def _try(
+        self, folders: SnapshotFolders, topic: str, now_ms: int, *, asked: bool, again: bool
+    ) -> Iterator[AddSnapshot]:
         """Takes the snapshot of `topic`; none if its runs are damaged, which go into quarantine then.
 
         Raises SnapshotError for whatever else has ended its jobs: a snapshot ends nothing but itself.
         """
         try:
-            if taken := self._take(folders, topic, now_ms, again=again):
+            if taken := self._take(folders, topic, now_ms, asked=asked, again=again):
                 yield taken
         except (SnapshotStorageError, SnapshotError):
             raise
@@ -207,7 +212,9 @@ class Snapshots:
                 "It is tried again. If that lasts, see what the machine lacks, or set snapshot.value.format=bytes.",
             ) from error
 
-    def _take(self, folders: SnapshotFolders, topic: str, now_ms: int, *, again: bool) -> AddSnapshot | None:
+    def _take(
+        self, folders: SnapshotFolders, topic: str, now_ms: int, *, asked: bool, again: bool
+    ) -> AddSnapshot | None:
         """Takes the snapshot of `topic` by steps 15 to 17; without `again` none that would repeat a fresh one."""
         state, place = self._catalog.state, folders.place
         inputs = self._inputs(place, state, topic)
@@ -220,9 +227,11 @@ class Snapshots:
         # 15, 16: the mark of the catalog, the data files, the manifest
         taken = self._copy(folders, state, newest, now_ms, inputs) if newest and place.copies_files else None
         if taken is None:
-            with self._turn(inputs) as mine:
+            with self._turn(inputs, asked=asked) as mine:
                 if not mine:
                     return None
+                if inputs.typed is not None:
+                    inputs = self._inputs(place, state, topic)  # what was read before a wait may be an hour old
                 with self._new(folders, state, topic, now_ms) as name:
                     taken = write_snapshot(self._spark, self._storage, place, state, topic, name, now_ms, inputs)
         # 17: a commit names it; what was in the location before that commit cannot be a newer owner's
@@ -242,11 +251,14 @@ class Snapshots:
         folders.lead(self._catalog.refresh(), taken, before, named)
         return taken
 
-    def _turn(self, inputs: SnapshotInputs) -> AbstractContextManager[bool]:
-        """Waits until no other typed snapshot is taken, and yields True; False if a stop comes before."""
+    def _turn(self, inputs: SnapshotInputs, *, asked: bool) -> AbstractContextManager[bool]:
+        """Yields True while no other typed snapshot is taken; False if one is, and no command `asked` for this one.
+
+        Otherwise it waits for the other's end, and yields False if a stop comes before.
+        """
         if inputs.typed is None:
             return nullcontext(enter_result=True)
-        return turn(ONE_TYPED, lambda: self._quarantine.is_stopping)
+        return turn(ONE_TYPED, lambda: self._quarantine.is_stopping or not asked)
 
     def _copy(
         self, folders: SnapshotFolders, state: CatalogState, newest: Repeated, now_ms: int, inputs: SnapshotInputs

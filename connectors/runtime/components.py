@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from compactor.catalog.catalog import Catalog
@@ -52,7 +53,12 @@ def fill_of(connector: ConnectorConfig) -> Fill | None:
     return value_fill(connector.chain_spec(), connector.unavailable, resolve)
 
 
-def typed_of(connector: ConnectorConfig, chain: ChainSpec, place: Storage | None = None) -> TypedInputs | None:
+def typed_of(
+    connector: ConnectorConfig,
+    chain: ChainSpec,
+    place: Storage | None = None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> TypedInputs | None:
     """Makes what a connector's typed snapshots are made by; None if it has none, or has them of bytes."""
     if connector.snapshot_location is None:
         return None
@@ -76,7 +82,7 @@ def typed_of(connector: ConnectorConfig, chain: ChainSpec, place: Storage | None
         value=sides.get("value"),
         metadata=metadata,
         by_default=by_default,
-        tables=tables_of(connector, place),
+        tables=tables_of(connector, place, stopped),
     )
 
 
@@ -103,7 +109,7 @@ def assemble(
     rewriter = Rewriter(spark, storage, stop.is_set, local_records=settings.fold.local_max_records)
     cleaner = Cleaner(rewriter, catalog, quarantine, settings, engine.counters, engine.positions.uncertain, now_ms)
     maintenance = Maintenance(cleaner, snapshots, catalog, quarantine, engine.counters, stop)
-    snapshots.typed = typed_of(connector, chain, snapshot_storage)
+    snapshots.typed = typed_of(connector, chain, snapshot_storage, stop.is_set)
     snapshots.begin()
     requests = RequestHandler(storage, catalog, maintenance, clock, broker.check_visible)
     return TaskComponents(catalog, broker, engine, maintenance, requests)

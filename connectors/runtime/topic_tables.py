@@ -24,8 +24,8 @@ CATALOG: Final = "iceberg.db"
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
-def tables_of(connector: ConnectorConfig, place: Storage | None) -> TopicTables | None:
-    """Returns the tables of a connector's topics; None if it has none."""
+def tables_of(connector: ConnectorConfig, place: Storage | None, stopped: Callable[[], bool]) -> TopicTables | None:
+    """Returns the tables of a connector's topics; None if it has none. `stopped` ends the wait for a commit."""
     if connector.snapshot_table == "none" or place is None:
         return None
     opener = {"delta": _delta, "iceberg": _iceberg}[connector.snapshot_table]
@@ -35,6 +35,7 @@ def tables_of(connector: ConnectorConfig, place: Storage | None) -> TopicTables 
         connector.snapshot_file_bytes,
         connector.snapshot_retention_count,
         settings,
+        stopped,
     )
 
 

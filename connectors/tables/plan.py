@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from connectors.tables.columns import is_promoted
-from connectors.tables.positions import RowPlaces
+from connectors.tables.positions import RowPlaces, is_below
 from connectors.tables.table_files import TableFile, TableHead
 
 _SMALL_FILES: Final = 8
@@ -20,13 +20,12 @@ _SAME: Final = ("keyfold.generations", "keyfold.settings", "keyfold.columns")
 
 
 class TablePlan(NamedTuple):
-    """What changes: `wanted` says by index of `positions` which rows are written; None: all of them.
+    """What changes: `wanted` says of rows, by their places, which are written; None: all of them.
 
     `whole`: no file of before stays.
     """
 
-    positions: RowPlaces | None = None
-    wanted: Any = None
+    wanted: Callable[[pa.Table], Any] | None = None
     removed: tuple[TableFile, ...] = ()
     whole: bool = True
 
@@ -58,22 +57,27 @@ def replace(head: TableHead, positions: RowPlaces, file_bytes: int) -> TablePlan
         for file, index in small:
             removed.append(file)
             taken[index] = False
-    return TablePlan(positions, ~taken, tuple(removed), whole=False)
+    return TablePlan(lambda places: ~taken[positions.index_of(places)], tuple(removed), whole=False)
 
 
-def append(head: TableHead, positions: RowPlaces, properties: Mapping[str, str]) -> TablePlan:
-    """Adds the rows that are not in the table: by the offsets of our last commit, else by their places.
+def append_by_offsets(head: TableHead, properties: Mapping[str, str]) -> TablePlan | None:
+    """Adds the rows from the offsets of our last commit on; None if these are not known any more.
 
     If offsets have begun again since then, all rows are added.
     """
-    ends = head.noted.get("keyfold.source.offsets")
-    if ends is None:
-        taken = np.zeros(len(positions), bool)
-        for file in head.files:
-            index = positions.index_of(file.places())
-            taken[index[index >= 0]] = True
-    elif head.noted.get("keyfold.generations") == properties["keyfold.generations"]:
-        taken = positions.below({int(partition): end for partition, end in json.loads(ends).items()})
-    else:
-        taken = np.zeros(len(positions), bool)
-    return TablePlan(positions, ~taken, whole=False)
+    noted = head.noted.get("keyfold.source.offsets")
+    if noted is None:
+        return None if head.files else TablePlan(whole=False)
+    if head.noted.get("keyfold.generations") != properties["keyfold.generations"]:
+        return TablePlan(whole=False)
+    ends = {int(partition): end for partition, end in json.loads(noted).items()}
+    return TablePlan(lambda places: ~is_below(places, ends), whole=False)
+
+
+def append_by_places(head: TableHead, positions: RowPlaces) -> TablePlan:
+    """Adds the rows that no file of the table has."""
+    taken = np.zeros(len(positions), bool)
+    for file in head.files:
+        index = positions.index_of(file.places())
+        taken[index[index >= 0]] = True
+    return TablePlan(lambda places: ~taken[positions.index_of(places)], whole=False)

@@ -1,7 +1,7 @@
 """Holds the places (partition, offset) of a snapshot's rows, to tell which of them a table has already.
 
-A record never changes at its offset, so a row of a table is the row of a snapshot if it has the same place. This takes
-8 bytes a row.
+A record never changes at its offset, so a row of a table is the row of a snapshot if it has the same place. They take
+8 bytes a row, and about 65 while they are read and sorted.
 """
 
 from __future__ import annotations
@@ -46,9 +46,10 @@ class RowPlaces:
         index = np.minimum(np.searchsorted(self._codes, codes), len(self) - 1)
         return np.where(known & (self._codes[index] == codes), index, -1)
 
-    def below(self, ends: Mapping[int, int]) -> Any:
-        """Returns for each index whether its offset is below the end of its partition; without an end it is not."""
-        rank = np.searchsorted(self._bases, self._codes, side="right") - 1
-        offsets = self._codes - self._bases[rank] + self._first[rank]
-        limits = np.array([ends.get(int(partition), 0) for partition in self._partitions], np.int64)
-        return offsets < limits[rank] if len(self) else np.zeros(0, bool)
+
+def is_below(rows: pa.Table, ends: Mapping[int, int]) -> Any:
+    """Returns of each of `rows` whether its offset is below the end of its partition; without an end it is not."""
+    partitions, offsets = (rows[name].to_numpy() for name in PLACE)
+    known, rank = np.unique(partitions, return_inverse=True)
+    limits = np.array([ends.get(int(partition), 0) for partition in known], np.int64)
+    return offsets < limits[rank]

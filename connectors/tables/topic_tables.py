@@ -13,6 +13,7 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -22,17 +23,19 @@ import structlog
 from compactor.errors import KeyfoldError, SnapshotError
 from compactor.failpoints import hit
 from compactor.ports import TableVersion
+from connectors.errors import NoThreadError
 from connectors.tables import plan
 from connectors.tables.columns import fitting, rows_of, united
 from connectors.tables.plan import TablePlan
 from connectors.tables.positions import PLACE, RowPlaces
 from connectors.tables.table_files import TableChange, TableConflictError, TableFiles, TableHead
+from connectors.tables.time_limit import CALLS_S, Calls, run_within
 
 _log = structlog.get_logger()
 
 _TRIES: Final = 5
-_MOST_ROWS: Final = 100_000_000
-"""Rows of which places are compared, at 8 bytes each in several copies; of more, every file is replaced."""
+_MOST_ROWS: Final = 10_000_000
+"""Rows of which places are compared, which takes 0.7 GB of memory; of more, every file is replaced."""
 _WRITERS: Final = 2
 """Files that are written at once: each holds its rows in memory."""
 
@@ -40,16 +43,31 @@ _WRITERS: Final = 2
 class TopicTables:
     """The tables of one connector's topics. Implements `compactor.ports.Tables`."""
 
-    def __init__(self, table: Callable[[TableVersion], TableFiles], file_bytes: int, keep: int, settings: str) -> None:
+    def __init__(
+        self,
+        table: Callable[[TableVersion], TableFiles],
+        file_bytes: int,
+        keep: int,
+        settings: str,
+        stopped: Callable[[], bool],
+        *,
+        calls_s: float = CALLS_S,
+        most_rows: int = _MOST_ROWS,
+    ) -> None:
         self.table = table
         self._file_bytes = file_bytes
         self._keep = keep
         self.settings = settings
+        self._stopped = stopped
+        self._calls_s = calls_s
+        self._most_rows = most_rows
 
     def commit(self, version: TableVersion) -> None:
         """Makes the topic's table equal `version`; see `compactor.ports.Tables`."""
         try:
-            self._commit(version)
+            run_within(self._calls_s, self._stopped, f"table-{version.topic}", partial(self._commit, version))
+        except NoThreadError as error:
+            raise SnapshotError(error.message, error.action) from error
         except KeyfoldError:
             raise
         except Exception as error:
@@ -59,11 +77,12 @@ class TopicTables:
                 "It is tried again. If that lasts, see whether the table's catalog and files can be reached.",
             ) from error
 
-    def _commit(self, version: TableVersion) -> None:
-        table = self.table(version)
+    def _commit(self, version: TableVersion, calls: Calls) -> None:
+        with calls.counted():
+            table = self.table(version)
         for _ in range(_TRIES):
             try:
-                self._try(table, version)
+                self._try(table, version, calls)
                 break
             except TableConflictError:
                 _log.info("another commit came first, the table is read again", topic=version.topic)
@@ -73,14 +92,17 @@ class TopicTables:
                 f"{_TRIES} times while it was written.",
                 "It is tried again. Let other writers commit less often, or set another snapshot.table.name.",
             )
+        calls.made()
         try:
-            table.expire(self._keep)
+            with calls.counted():
+                table.expire(self._keep)
         except Exception as error:  # noqa: BLE001  # the table is there; the next commit expires them
             _log.warning("old versions of a table are still there", topic=version.topic, error=str(error)[:500])
 
-    def _try(self, table: TableFiles, version: TableVersion) -> None:
+    def _try(self, table: TableFiles, version: TableVersion, calls: Calls) -> None:
         # 1: the newest version
-        head = table.head()
+        with calls.counted():
+            head = table.head()
         if head is not None:
             _check_owner(head, version)
             if head.noted.get("keyfold.snapshot.id") == version.snapshot:
@@ -90,14 +112,16 @@ class TopicTables:
         rows = _SnapshotRows(version)
         schema, conflicts = _columns(table, head, rows.schema, version)
         properties = _properties(version, rows.schema)
-        planned = _plan(head, rows, version, properties, schema, self._file_bytes)
+        planned = self._plan(head, rows, version, properties, schema)
         # 3: the rows that no file has any more
-        change = table.begin(head, schema, conflicts if planned.whole else None)
+        with calls.counted():
+            change = table.begin(head, schema, conflicts if planned.whole else None)
         try:
-            self._write(change, rows, schema, planned)
+            records = self._write(change, rows, schema, planned, calls)
             hit("table.write")
             # 4: one commit
-            change.commit(planned.removed, properties)
+            with calls.counted():
+                change.commit(planned.removed, properties)
         except TableConflictError:
             change.discard()
             raise
@@ -107,19 +131,50 @@ class TopicTables:
             topic=version.topic,
             id=version.snapshot,
             files_removed=len(planned.removed),
-            records_written=len(rows) if planned.wanted is None else int(planned.wanted.sum()),
+            records_written=records,
         )
 
-    def _write(self, change: TableChange, rows: _SnapshotRows, schema: pa.Schema, planned: TablePlan) -> None:
-        """Writes the rows of `planned`, a few files at once."""
+    def _plan(
+        self,
+        head: TableHead | None,
+        rows: _SnapshotRows,
+        version: TableVersion,
+        properties: Mapping[str, str],
+        schema: pa.Schema,
+    ) -> TablePlan:
+        """Decides which files are replaced, and which rows are written."""
+        if head is None:
+            return TablePlan()
+        has_places = all(name in rows.schema.names and name in head.schema.names for name in PLACE)
+        is_bounded = len(rows) <= self._most_rows
+        if version.appends:
+            if not has_places:
+                raise _needs_places(version)
+            if known := plan.append_by_offsets(head, properties):
+                return known
+            if not is_bounded:
+                raise _forgotten(version, self._most_rows)
+            return plan.append_by_places(head, RowPlaces(rows.places()))
+        if not (has_places and is_bounded and plan.is_comparable(head, properties, schema)):
+            return TablePlan(removed=tuple(head.files))
+        return plan.replace(head, RowPlaces(rows.places()), self._file_bytes)
+
+    def _write(
+        self, change: TableChange, rows: _SnapshotRows, schema: pa.Schema, planned: TablePlan, calls: Calls
+    ) -> int:
+        """Writes the rows of `planned`, a few files at once; returns how many rows."""
+        written_rows = 0
         pending: deque[Future[None]] = deque()
         with ThreadPoolExecutor(_WRITERS, thread_name_prefix="table") as pool:
             for part in _files_of(rows.wanted(planned), self._file_bytes):
+                calls.check()
+                written_rows += part.num_rows
                 pending.append(pool.submit(change.write, rows_of(part, schema)))
                 if len(pending) > _WRITERS:
                     pending.popleft().result()
             for written in pending:
                 written.result()
+        return written_rows
 
 
 class _SnapshotRows:
@@ -138,45 +193,29 @@ class _SnapshotRows:
     def wanted(self, planned: TablePlan) -> Iterator[pa.Table]:
         for file in self._files:
             for group in range(file.num_row_groups):
-                if planned.positions is None:
+                if planned.wanted is None:
                     yield file.read_row_group(group)
                     continue
-                index = planned.positions.index_of(file.read_row_group(group, columns=list(PLACE)))
-                held = planned.wanted[index]
+                held = planned.wanted(file.read_row_group(group, columns=list(PLACE)))
                 if held.all():
                     yield file.read_row_group(group)
                 elif held.any():
                     yield file.read_row_group(group).filter(pa.array(held))
 
 
-def _plan(
-    head: TableHead | None,
-    rows: _SnapshotRows,
-    version: TableVersion,
-    properties: Mapping[str, str],
-    schema: pa.Schema,
-    file_bytes: int,
-) -> TablePlan:
-    """Decides which files are replaced, and which rows are written."""
-    if head is None:
-        return TablePlan()
-    has_places = all(name in rows.schema.names and name in head.schema.names for name in PLACE)
-    if len(rows) > _MOST_ROWS or not has_places:
-        if version.appends:
-            raise _needs_places(version)
-        return TablePlan(removed=tuple(head.files))
-    if version.appends:
-        return plan.append(head, RowPlaces(rows.places()), properties)
-    if not plan.is_comparable(head, properties, schema):
-        return TablePlan(removed=tuple(head.files))
-    return plan.replace(head, RowPlaces(rows.places()), file_bytes)
-
-
 def _needs_places(version: TableVersion) -> SnapshotError:
     return SnapshotError(
         f"Connector {version.connector}: rows cannot be appended to the table of topic {version.topic}: which it has "
-        f"is told by the columns {' and '.join(PLACE)}, of up to {_MOST_ROWS} rows.",
+        f"is told by the columns {' and '.join(PLACE)}.",
         "Let snapshot.metadata.columns have both.",
+    )
+
+
+def _forgotten(version: TableVersion, most_rows: int) -> SnapshotError:
+    return SnapshotError(
+        f"Connector {version.connector}: rows cannot be appended to the table of topic {version.topic}: its log has "
+        f"lost the offsets of the last commit, and more than {most_rows} rows are not compared.",
+        "Set another snapshot.table.name or snapshot.location, or move the table away.",
     )
 
 

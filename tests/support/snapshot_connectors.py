@@ -83,12 +83,12 @@ class SnapshotConnector:
 class _Snapshots(Snapshots):
     """Gets the connector in place of Spark, to refuse what it says."""
 
-    def _take(self, folders: Any, topic: str, now_ms: int, *, again: bool) -> AddSnapshot | None:
+    def _take(self, folders: Any, topic: str, now_ms: int, *, asked: bool, again: bool) -> AddSnapshot | None:
         connector = cast("SnapshotConnector", self._spark)
         connector.tried.append(topic)
         if topic in connector.refused:
             raise connector.refused[topic]
-        return super()._take(folders, topic, now_ms, again=again)
+        return super()._take(folders, topic, now_ms, asked=asked, again=again)
 
 
 def _no_data(_spark: Any, _storage: Storage, folder: Storage, _logs: Any, _inputs: Any) -> WrittenFiles:

@@ -38,7 +38,7 @@ class Tables:
             "snapshot.table": kind,
             **settings,
         }
-        made = tables_of(ConnectorConfig.model_validate(given), place)
+        made = tables_of(ConnectorConfig.model_validate(given), place, lambda: False)
         assert made is not None
         self.tables: TopicTables = made
         self._taken = 0

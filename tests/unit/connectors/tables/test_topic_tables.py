@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from compactor.errors import FailpointError, SnapshotError
+from compactor.errors import FailpointError, SnapshotError, StoppedError
 from compactor.ports import TableVersion
 from connectors.tables.table_files import TableFiles
 from connectors.tables.topic_tables import TopicTables
@@ -108,7 +114,7 @@ def test_an_older_owner_commits_no_more(kind: str, tmp_path: Path) -> None:
     assert tables.rows() == [row(5, "new")]
 
 
-def _disturbed(tables: Tables, between: Callable[[], object], *, early: bool = False) -> TopicTables:
+def _disturbed(tables: Tables, between: Callable[[], object], *, early: bool = False, **bounds: Any) -> TopicTables:
     inner = tables.tables
     calls: list[int] = []
 
@@ -120,7 +126,7 @@ def _disturbed(tables: Tables, between: Callable[[], object], *, early: bool = F
     def table(version: TableVersion) -> TableFiles:
         return Disturbed(inner.table(version), once, early=early)
 
-    return TopicTables(table, 1 << 20, 3, "disturbed")
+    return TopicTables(table, 1 << 20, 3, "disturbed", Event().is_set, **bounds)
 
 
 @BOTH
@@ -299,6 +305,81 @@ def test_without_places_every_file_is_replaced(kind: str, tmp_path: Path) -> Non
     assert sorted(read["name"].to_pylist()) == ["b", "c"]
     with pytest.raises(SnapshotError, match=r"Let snapshot\.metadata\.columns have both"):
         tables.commit([], schema, appends=True)
+
+
+@DELTA
+def test_of_too_many_rows_every_file_is_replaced(kind: str, tmp_path: Path) -> None:
+    """To compare rows takes memory. Rows are appended by the offsets of the last commit, which takes none."""
+    tables = Tables(kind, tmp_path)
+    few = TopicTables(tables.tables.table, 1 << 20, 3, "few", Event().is_set, most_rows=2)
+    few.commit(tables.version("first", [AB]))
+    few.commit(tables.version("second", [[*AB]]))
+    before = tables.files()
+    few.commit(tables.version("third", [[*AB, row(2, "c")]]))
+    assert not before & tables.files()
+    assert tables.rows() == [*AB, row(2, "c")]
+    few.commit(tables.version("fourth", [[row(offset, "x") for offset in range(1, 5)]], appends=True))
+    assert [each["_offset"] for each in tables.rows()] == [0, 1, 2, 3, 4]
+
+
+@contextmanager
+def _silent_catalog(called: Callable[[], object]) -> Iterator[dict[str, str]]:
+    """Gives the settings of a REST catalog that takes connections, calls `called`, and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
+
+        def serve() -> None:
+            with server.accept()[0] as opened:
+                opened.recv(1)
+                called()
+                leave.wait(60)
+
+        leave = Event()
+        pool.submit(serve)
+        try:
+            port = server.getsockname()[1]
+            yield {"iceberg.catalog.type": "rest", "iceberg.catalog.uri": f"http://127.0.0.1:{port}"}
+        finally:
+            leave.set()
+
+
+def test_a_catalog_that_hangs_fails_the_snapshot(tmp_path: Path) -> None:
+    """Other connectors' snapshots wait for this one, so its calls may take only so long."""
+    with _silent_catalog(lambda: None) as catalog:
+        tables = Tables("iceberg", tmp_path, **catalog)
+        bounded = TopicTables(tables.tables.table, 1 << 20, 3, "hangs", Event().is_set, calls_s=0.5)
+        with pytest.raises(SnapshotError, match=r"its catalog did not answer within 0\.5 s"):
+            bounded.commit(tables.version("first", [AB]))
+
+
+def test_a_stop_ends_the_wait_for_a_catalog(tmp_path: Path) -> None:
+    """A worker that is stopped does not wait for the rest of the time."""
+    stop = Event()
+    with _silent_catalog(stop.set) as catalog:
+        tables = Tables("iceberg", tmp_path, **catalog)
+        stopping = TopicTables(tables.tables.table, 1 << 20, 3, "stops", stop.is_set)
+        with pytest.raises(StoppedError):
+            stopping.commit(tables.version("first", [AB]))
+
+
+@BOTH
+def test_a_commit_that_nobody_waits_for_is_not_made(kind: str, tmp_path: Path) -> None:
+    """A call that comes back after all is the last one of its commit; the next commit goes on as usual."""
+    tables = Tables(kind, tmp_path)
+    tables.commit(AB)
+    answer, calling = Event(), list[threading.Thread]()
+
+    def hang() -> None:
+        calling.append(threading.current_thread())
+        answer.wait(60)
+
+    hanging = _disturbed(tables, hang, calls_s=0.5)
+    with pytest.raises(SnapshotError, match="did not answer"):
+        hanging.commit(tables.version("late", [[row(3, "late")]]))
+    answer.set()
+    calling[0].join()
+    assert tables.commits() == ["s1"]
+    hanging.commit(tables.version("next", [[row(4, "next")]]))
+    assert tables.rows() == [row(4, "next")]
 
 
 def test_a_catalog_that_does_not_answer_fails_the_snapshot(tmp_path: Path) -> None:

@@ -182,6 +182,18 @@ def test_plain_values_may_lack_columns_of_types_that_they_never_have(arrow: pa.D
         encoder(None, columns)([{"other": "x"}])
 
 
+def test_maintenance_does_not_wait_for_the_typed_snapshot_of_another(tmp_path: Path) -> None:
+    """It may last for an hour: nothing is due meanwhile, and what was due just before is left for the next time."""
+    connector = TypedConnector(tmp_path, PLAIN)
+    connector.set(PLAIN, engine=replace(connector.connector.settings, snapshot_interval_ms=1))
+    connector.fold([row(0, 0, b"k", b'{"a":1}')])
+    with ONE_TYPED:
+        assert not connector.snapshots.due(1)
+        assert connector.snapshots.take(1, asked=False) == ()
+    assert connector.snapshots.due(1)
+    assert len(connector.snapshots.take(1, asked=False)) == 1
+
+
 def test_typed_snapshots_of_a_worker_take_turns(tmp_path: Path) -> None:
     """Tasks of several may all wait for registries. A stop ends the wait."""
     connector = TypedConnector(tmp_path, PLAIN)
