@@ -55,9 +55,8 @@ class TypedConnector:
         typed = TypedInputs(key=keys if self.key else None, value=values, metadata=self.metadata)
         owner = self.connector
         engine = changes.get("engine", owner.settings)
-        self.snapshots = Snapshots(
-            owner.spark, owner.catalog, owner.quarantine, MemoryBroker(MemoryStorage()), engine, self.shelf, frozenset
-        )
+        broker = changes.get("broker") or MemoryBroker(MemoryStorage())
+        self.snapshots = Snapshots(owner.spark, owner.catalog, owner.quarantine, broker, engine, self.shelf, frozenset)
         self.snapshots.typed = typed
 
     def fold(self, rows: Sequence[Row]) -> None:

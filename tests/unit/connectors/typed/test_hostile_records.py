@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from compactor.errors import SnapshotError
 from compactor.model.record import HEADERS
+from compactor.model.state import CatalogState
 from compactor.ports import ColumnLayout
 from compactor.snapshot.snapshots import ONE_TYPED
 from compactor.turns import LOOK_S
@@ -28,7 +29,9 @@ from connectors.typed.column_types import ValueTypes
 from connectors.typed.encoder import encoder
 from tests.support.engine import row
 from tests.support.local_spark import LocalSpark
+from tests.support.memory.broker import MemoryBroker
 from tests.support.memory.schema_registry import MemoryRegistry, served
+from tests.support.memory.storage import MemoryStorage
 from tests.support.typed_snapshots import TypedConnector
 
 if TYPE_CHECKING:
@@ -180,6 +183,29 @@ def test_plain_values_may_lack_columns_of_types_that_they_never_have(arrow: pa.D
     assert made.to_pylist() == [{"a": 1, "small": 2, "other": None}, {"a": 3, "small": None, "other": None}]
     with pytest.raises(DataError, match="does not fit"):
         encoder(None, columns)([{"other": "x"}])
+
+
+class _Promising(MemoryBroker):
+    """Promises readers of a snapshot so many ms."""
+
+    promised_ms = 5
+
+    def resume_safe_ms(self, state: CatalogState, topic: str) -> int | None:
+        """Returns what is promised now."""
+        return self.promised_ms
+
+
+def test_after_a_wait_the_output_is_read_again(tmp_path: Path) -> None:
+    """Another connector's snapshot may take an hour, after which the output promises its readers something else."""
+    connector, broker = TypedConnector(tmp_path, PLAIN), _Promising(MemoryStorage())
+    connector.set(PLAIN, broker=broker)
+    connector.fold([row(0, 0, b"k", b'{"a":1}')])
+    with ThreadPoolExecutor(1) as pool:
+        with ONE_TYPED:
+            taking = pool.submit(connector.take)
+            assert wait([taking], 4 * LOOK_S).not_done
+            broker.promised_ms = 9
+        assert taking.result(10).manifest.resume_safe_until == "1970-01-01T00:00:00.010Z"
 
 
 def test_maintenance_does_not_wait_for_the_typed_snapshot_of_another(tmp_path: Path) -> None:
