@@ -264,8 +264,8 @@ def _check_empty(admin: Admin, info: TopicInfo) -> None:
     if any(admin.high_watermarks(places).values()):
         raise ConflictError(
             f"Topic {info.name} has, or had, records, and no position of a restore is kept.",
-            "Restore into a new topic: delete this one, or name another. Brokers forget how far a restore has come "
-            "after offsets.retention.minutes.",
+            "Restore into a new topic: name another (--create makes it). Brokers forget how far a restore has come "
+            "after offsets.retention.minutes; delete a topic for it only if it holds nothing but that restore.",
         )
 
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from msgspec import UNSET, Struct
 
-from compactor.errors import FoldError
+from compactor.errors import FoldError, MissingFileError
 from compactor.model.key_hash import plain_hashes
 from compactor.runs.checksums import readable
 from compactor.snapshot import manifest, row_groups
@@ -92,7 +92,7 @@ class _Side:
         for file in self.said.files:
             try:
                 yield from self._rows_of(file.path, file.bytes, with_place=with_place)
-            except pa.ArrowException as error:
+            except (pa.ArrowException, MissingFileError) as error:
                 raise FoldError(
                     f"{self._snapshot.location}/{file.path} cannot be read: {error}.",
                     "keyfold snapshot verify says what is wrong with it.",

@@ -97,10 +97,13 @@ def test_counts_and_keys_are_said(kept: KeptSnapshots) -> None:
     assert json.loads(invoke("snapshot", "diff", *folders, "--json").stdout) == counts
 
 
-def test_a_damaged_file_is_named(kept: KeptSnapshots) -> None:
-    """Exit code 1, and the command that says more."""
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_damaged_file_is_named(kept: KeptSnapshots, is_there: bool) -> None:
+    """Exit code 1, and the command that says more; the same of a file that is missing."""
     (data,) = (kept.topic / kept.ids[0] / "data").iterdir()
     data.write_bytes(b"PAR1" + b"?" * (data.stat().st_size - 8) + b"PAR1")
+    if not is_there:
+        data.unlink()
     result = invoke("snapshot", "diff", kept.connector, *kept.ids, "--worker", kept.worker)
     assert (result.exit_code, data.name in result.stderr) == (1, True)
     assert "keyfold snapshot verify" in result.stderr
