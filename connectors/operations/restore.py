@@ -19,6 +19,7 @@ from confluent_kafka import TopicPartition as Partition
 from confluent_kafka.admin import NewTopic
 from msgspec import UNSET, Struct
 
+from compactor.bin_packing import AtMost, pack, unit_weight
 from compactor.decode_errors import UNDECODABLE
 from compactor.errors import DamagedFileError
 from compactor.model.record import HEADERS, TopicPartition
@@ -275,16 +276,8 @@ def _position(topic: str, done: int, progress: _Progress) -> Partition:
 
 def _batches(snapshot: SnapshotFolder, said: Manifest, topic: str, done: int) -> Iterator[list[SentRecord]]:
     """Yields the records from the one with the number `done` on, those of one transaction each."""
-    batch: list[SentRecord] = []
-    size = 0
-    for record in _records(snapshot, said, topic, done):
-        if batch and (len(batch) >= _RECORDS or size + record.size > _BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(record)
-        size += record.size
-    if batch:
-        yield batch
+    records = _records(snapshot, said, topic, done)
+    return pack(records, AtMost(_RECORDS, unit_weight), AtMost(_BYTES, lambda record: record.size))
 
 
 def _records(snapshot: SnapshotFolder, said: Manifest, topic: str, done: int) -> Iterator[SentRecord]:

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from compactor.bin_packing import AtMost, pack, unit_weight
 from compactor.decode_errors import why
 from compactor.digits import whole
 from connectors.operations.redrive.letters import Letter, LetterFilter
@@ -275,13 +276,4 @@ class RedrivenRecords:
 
 def batches(letters: Iterable[Letter]) -> Iterator[list[Letter]]:
     """Cuts letters into those of one transaction, by number and bytes; one that is larger is alone."""
-    batch: list[Letter] = []
-    size = 0
-    for letter in letters:
-        if batch and (len(batch) >= BATCH_LETTERS or size + letter.size > BATCH_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(letter)
-        size += letter.size
-    if batch:
-        yield batch
+    return pack(letters, AtMost(BATCH_LETTERS, unit_weight), AtMost(BATCH_BYTES, lambda letter: letter.size))
