@@ -10,14 +10,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import UNSET, Struct
 
-from compactor.errors import FoldError, MissingFileError
+from compactor.errors import FoldError
 from compactor.snapshot import manifest, row_groups
 from compactor.snapshot.content import APPEND
-from compactor.snapshot.listing import LATEST, is_id
 from compactor.snapshot.manifest import DataFile, Manifest
 from compactor.storage.base import Storage
 from connectors.bootstrap.records import TableRecord
-from connectors.errors import BootstrapError, UsageError
+from connectors.errors import BootstrapError
+from connectors.snapshot_folder import newest_in
 
 _OPEN_AHEAD: Final = 256
 """Files that are opened before the first record is handed out: a file of a folder that is open can be read to its end,
@@ -88,19 +88,8 @@ def newest_snapshot(place: Storage) -> SnapshotFiles:
 
     Raises UsageError if there is none, MissingFileError if it was removed meanwhile.
     """
-    try:
-        name = place.read(LATEST).decode(errors="replace").strip()
-    except MissingFileError:
-        raise UsageError(
-            f"There is no snapshot in {place.location}: it has no file {LATEST}.",
-            "Name a topic's folder, <snapshot.location>/<connector>/<topic>; keyfold snapshot takes one.",
-        ) from None
-    if not is_id(name):
-        raise BootstrapError(
-            f"{LATEST} in {place.location} names no snapshot: {name[:40]!r}.",
-            "Write the newest snapshot's id into it, or take a new one: keyfold snapshot CONNECTOR.json.",
-        )
-    return SnapshotFiles(place, name, manifest.read(place, name))
+    newest = newest_in(place).id
+    return SnapshotFiles(place, newest, manifest.read(place, newest))
 
 
 def check_keys(snapshot: SnapshotFiles) -> None:

@@ -35,9 +35,9 @@ from connectors.kafka.admin import Admin, TopicInfo
 from connectors.kafka.client_settings import PRODUCER_DEFAULTS, PRODUCER_PINNED
 from connectors.kafka.sending_producer import SendingProducer, SendingWords, SentRecord
 from connectors.operations.snapshots import pin
-from connectors.operations.snapshots.place import SnapshotFolder
 from connectors.sinks import output_topic
 from connectors.sinks.encode import original_headers, rows
+from connectors.snapshot_folder import SnapshotFolder
 
 # Records, and bytes of them, in one transaction. More would be repeated as a whole if it fails; fewer would take more
 # transactions, each of which waits for its coordinator.

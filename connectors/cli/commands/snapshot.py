@@ -25,7 +25,7 @@ from connectors.errors import EXIT_FAILED, UsageError
 from connectors.operations.request_timeout import TIMEOUT_S
 
 if TYPE_CHECKING:
-    from connectors.operations.snapshots.place import SnapshotFolder
+    from connectors.snapshot_folder import SnapshotFolder
 
 NamesArgument = Annotated[
     list[str],

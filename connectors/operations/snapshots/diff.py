@@ -26,7 +26,7 @@ from compactor.snapshot.content import APPEND
 from compactor.snapshot.manifest import Manifest
 from compactor.storage.spill_file import SpillFile
 from connectors.errors import UsageError
-from connectors.operations.snapshots.place import SnapshotFolder
+from connectors.snapshot_folder import SnapshotFolder
 
 ADDED: Final = "added"
 CHANGED: Final = "changed"

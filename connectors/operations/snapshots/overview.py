@@ -11,7 +11,8 @@ from compactor.errors import FoldError, MissingFileError
 from compactor.snapshot import listing, manifest, pins
 from compactor.snapshot.manifest import Manifest
 from compactor.storage.base import Storage
-from connectors.operations.snapshots.place import SnapshotFolder, list_folders
+from connectors.operations.snapshots.place import list_folders
+from connectors.snapshot_folder import SnapshotFolder
 
 COMPLETE: Final = "complete"
 INCOMPLETE: Final = "incomplete"

@@ -11,7 +11,7 @@ from compactor.errors import StorageRefusedError
 from compactor.snapshot import pins
 from connectors.clock import SYSTEM_CLOCK, Clock
 from connectors.errors import ConflictError
-from connectors.operations.snapshots.place import SnapshotFolder
+from connectors.snapshot_folder import SnapshotFolder
 
 
 class PinResult(Struct, frozen=True):

@@ -6,11 +6,7 @@ from itertools import chain, groupby
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct
-
-from compactor.errors import MissingFileError
-from compactor.snapshot import listing, manifest
-from compactor.snapshot.manifest import Manifest
+from compactor.snapshot import listing
 from compactor.storage.base import Storage
 from compactor.storage.locations import NO_OPTIONS, open_storage
 from connectors.config.connector import ConnectorConfig
@@ -18,40 +14,11 @@ from connectors.config.fields import is_folder, store_location
 from connectors.config.stores import snapshot_storage, store_options
 from connectors.config.worker import WorkerConfig
 from connectors.errors import ConfigError, UsageError
+from connectors.snapshot_folder import SnapshotFolder, newest_in
 
 _LIST: Final = "keyfold snapshot list CONNECTOR.json lists them, each with its folder."
 _DEPTH: Final = 2
 """Folders of a connector's folder above the files of a snapshot: topic and id."""
-
-
-class SnapshotFolder(Struct, frozen=True):
-    """A snapshot that may be incomplete: `topic` is the folder of its topic, which has it under its `id`.
-
-    `is_named`: its id was named, not the folder of its topic, the newest of which is another one later.
-    """
-
-    topic: Storage
-    id: str
-    is_named: bool = True
-
-    @property
-    def location(self) -> str:
-        """The folder as people name it."""
-        return f"{self.topic.location}/{self.id}"
-
-    @property
-    def files(self) -> Storage:
-        """The storage of its own folder, to which the paths in its manifest are relative."""
-        return self.topic.sub(self.id)
-
-    def manifest(self) -> Manifest:
-        """Reads its manifest. Raises UsageError if it has none, FoldError if that is damaged, StorageError."""
-        try:
-            return manifest.read(self.topic, self.id)
-        except MissingFileError:
-            raise UsageError(
-                f"{self.location} is no complete snapshot: there is no {manifest.NAME}.", f"Name another: {_LIST}"
-            ) from None
 
 
 def place_of(worker: WorkerConfig, connector: ConnectorConfig) -> Storage:
@@ -110,8 +77,4 @@ def by_location(location: str, worker: WorkerConfig | None) -> SnapshotFolder:
     options = store_options(worker) if worker is not None else NO_OPTIONS
     if listing.is_id(name):
         return SnapshotFolder(open_storage(parent, options, shared=True), name, name in location)
-    topic = open_storage(whole, options, shared=True)
-    newest = listing.latest_of(topic)
-    if newest is None:
-        raise UsageError(f"There is no snapshot at {location}.", f"Name another: {_LIST}")
-    return SnapshotFolder(topic, newest, is_named=False)
+    return newest_in(open_storage(whole, options, shared=True))

@@ -14,7 +14,7 @@ from compactor.snapshot import manifest
 from compactor.snapshot.manifest import DataFile, Manifest
 from compactor.storage.base import Storage
 from connectors.errors import UsageError
-from connectors.operations.snapshots.place import SnapshotFolder
+from connectors.snapshot_folder import SnapshotFolder
 
 
 class SnapshotFault(Struct, frozen=True):

@@ -110,7 +110,7 @@ def test_what_is_no_topics_folder(tmp_path: Path, folder: Path) -> None:
     with pytest.raises(UsageError, match="There is no snapshot in"):
         open_table(str(tmp_path / "nothing"))
     (folder / "LATEST").write_text("../elsewhere\n")
-    with pytest.raises(BootstrapError, match="names no snapshot"):
+    with pytest.raises(UsageError, match="names none"):
         open_table(str(folder))
 
 

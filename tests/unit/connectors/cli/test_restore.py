@@ -24,7 +24,7 @@ def test_settings_of_a_topic_need_that_it_is_made(tmp_path: Path, option: str) -
 def test_what_is_no_snapshot_is_refused(tmp_path: Path) -> None:
     """Before a broker is asked."""
     result = invoke("restore", tmp_path, "--topic", "t", "--worker", worker_file(tmp_path))
-    assert (result.exit_code, "There is no snapshot at" in result.stderr) == (2, True)
+    assert (result.exit_code, "There is no snapshot in" in result.stderr) == (2, True)
 
 
 def test_the_page_and_the_help_show_the_same_command() -> None:

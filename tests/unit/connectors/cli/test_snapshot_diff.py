@@ -11,7 +11,7 @@ import pytest
 
 from connectors.errors import UsageError
 from connectors.operations.snapshots import diff
-from connectors.operations.snapshots.place import SnapshotFolder
+from connectors.snapshot_folder import SnapshotFolder
 from tests.support.cli import invoke
 from tests.support.engine import Row, row
 from tests.support.kept_snapshots import KeptSnapshots
