@@ -33,11 +33,16 @@ _PAIRS: Final = re.compile(r"\s*[\w.-]+\s*=[^,]*(?:,\s*[\w.-]+\s*=[^,]*)*", re.A
 _SECRET_MEMBER: Final = re.compile(r"(?i)password|secret|token|private_?key")
 """Names of secrets in a setting that is JSON, such as a service account's key file of Google's."""
 _BLOCK: Final = re.compile(r"-----[^\n]*-----")
-_MOST_SECRETS: Final = 400
-"""How many secrets of one setting are known: a long file of keys has half of it. Each has some 15 forms that are looked
-for in texts; a setting of 256 Ki characters that was sent over REST has room for 40,000, and takes seconds then."""
-_MOST_LINES: Final = 200
-"""How many lines of one secret are known by themselves: a file of certificates has as many."""
+MOST_SECRETS: Final = 400
+"""How many distinct secrets one setting may have: eight long private keys have as many lines. Each has some 15 forms
+that are looked for in texts; 256 Ki characters that were sent over REST have room for 40,000, and take seconds then. A
+setting with more is refused, as the rest would be shown."""
+TOO_MANY: Final = f"more than {MOST_SECRETS} secrets, and no more of one setting are hidden in logs and errors"
+_CERTIFICATE: Final = re.compile(
+    r"-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----[^-]*-----END (?:X509 |TRUSTED )?CERTIFICATE-----"
+)
+"""What is public in a file of keys. A trust store has thousands of such lines."""
+_SEPARATORS: Final = re.compile(r"[\r\n,;]+")
 _LONG_LINE: Final = 16
 """Characters of a line that is known by itself: a shorter one may be a word that stands in others."""
 _LOGINS: Final = (
@@ -60,10 +65,33 @@ _MANY: Final = 8
 def secrets_in(text: str, *, is_secret: bool) -> Iterator[str]:
     """Yields what of a setting's `text` is a secret, and what a client sends for it: `USER:PASSWORD`.
 
-    `is_secret`: the setting is one by its name or type. What stands between placeholders counts by itself. Of more than
-    _MOST_SECRETS, those that come first.
+    `is_secret`: the setting is one by its name or type. What stands between placeholders counts by itself. Each comes
+    once; of more than MOST_SECRETS, which `has_too_many` tells of, those that come first.
     """
-    return islice(_secrets_in(text, is_secret=is_secret), _MOST_SECRETS)
+    return islice(_distinct(_secrets_in(text, is_secret=is_secret)), MOST_SECRETS)
+
+
+def has_too_many(text: str, *, is_secret: bool) -> bool:
+    """Returns whether a setting's `text` has more than MOST_SECRETS secrets: it is refused."""
+    secrets = _distinct(_secrets_in(text, is_secret=is_secret))
+    return next(islice(secrets, MOST_SECRETS, None), None) is not None
+
+
+def items_in(value: str) -> tuple[str, ...]:
+    """Returns the distinct lines and items of what a placeholder stands for, each long enough to be hidden by itself.
+
+    Not the lines of certificates. A value with more than MOST_SECRETS of them is refused.
+    """
+    items = map(str.strip, _SEPARATORS.split(_CERTIFICATE.sub("", value)))
+    return tuple(_distinct(item for item in items if len(item) >= SHORTEST_PART))
+
+
+def _distinct(texts: Iterable[str]) -> Iterator[str]:
+    seen = set[str]()
+    for text in texts:
+        if text not in seen:
+            seen.add(text)
+            yield text
 
 
 def _secrets_in(text: str, *, is_secret: bool) -> Iterator[str]:
@@ -103,7 +131,7 @@ def _parts(secret: str) -> Iterator[str]:
         if _PAIRS.fullmatch(piece):
             yield from (value.partition("=")[2].strip() for value in piece.split(","))
         yield from (part for member in _members(piece) for part in _parts(member))
-        lines = piece.splitlines()[:_MOST_LINES] if "\n" in piece else ()
+        lines = _CERTIFICATE.sub("", piece).splitlines() if "\n" in piece else ()
         yield from (line.strip() for line in lines if len(line) >= _LONG_LINE and not _BLOCK.match(line.strip()))
 
 

@@ -35,7 +35,7 @@ from compactor.secret_forms import (
     replaced,
     without_spans,
 )
-from connectors.credentials import BRACES, is_no_word, secrets_in
+from connectors.credentials import BRACES, is_no_word, items_in, secrets_in
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -47,8 +47,6 @@ _MOST_TEXTS: Final = 100_000
 """How many texts of what was sent over REST are searched for: the forms of 2,000 passwords, and as much again. To put
 them into an index takes 0.5 s, once something has changed. Texts of files are all searched for: a line takes 0.1 ms
 with those of 10,000 passwords as with those of 100."""
-_MOST_PARTS: Final = 200
-"""How many parts of one value are searched for: a file of certificates has as many lines."""
 _HEAVIEST: Final = 32 << 20
 """Characters of all settings that were sent over REST, or of all such placeholders, with the texts that are searched
 for: of 2,000 passwords they have 3 million. 2,000 settings of 256 Ki characters would have 500."""
@@ -65,7 +63,6 @@ _LONGEST_OVER_REST: Final = 4 << 10
 """Characters of a secret that was sent over REST and is written out: its forms take ten times as many bytes."""
 _LONG_ERROR: Final = 4 << 10
 """Characters: shorter texts count as such a long one, so that all errors are searched for what is made once."""
-_SEPARATORS: Final = re.compile(r"[\r\n,;]+")
 _AUTHORIZATION: Final = re.compile(
     r"(?i)(authorization\\?['\"]?\s*+[:=,]\s*+(?!\S{0,3}\[hidden\])(?:b?\\?['\"])?)(?:(?:basic|bearer)\s++)?[^\s'\",;]++"
 )
@@ -419,8 +416,8 @@ def _distinct(parts: Iterable[str]) -> tuple[str, ...]:
 def _parts(value: str) -> Iterator[str]:
     """Yields the value and what of it may be quoted alone, each in the forms in which others write it."""
     whole = value[:_LONGEST].strip()
-    some = [whole, *(part.strip() for part in _SEPARATORS.split(whole)[:_MOST_PARTS])]
-    some += [piece for part in some[:_MOST_PARTS] for piece in _of_address(part)]
+    some = [whole, *items_in(whole)]
+    some += [piece for part in some for piece in _of_address(part)]
     some += secrets_in(whole, is_secret=True)  # of an entry of JAAS, and logins as a client decodes them
     for number, part in enumerate(some):
         if number == 0 or len(part) >= SHORTEST_PART:

@@ -22,7 +22,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from compactor.storage.no_links import open_below
-from connectors.credentials import BRACES
+from connectors.credentials import BRACES, MOST_SECRETS, TOO_MANY, has_too_many, items_in
 from connectors.errors import ConfigError, PatternError
 from connectors.java_pattern import java_pattern
 from connectors.known_values import remember
@@ -40,6 +40,10 @@ are checked, and 1,000 of a file of 256 KiB take 0.5 s. A chain of 50 classes ha
 _LONGEST: Final = 256 << 10
 """The largest file (bytes) that is read, and the longest text (characters) that comes of a setting: a secret is a few
 KiB, a file of certificates up to 200."""
+_TOO_MANY_ITEMS: Final = (
+    f"stands for more than {MOST_SECRETS} lines and items, and no more of one value are hidden in logs and errors. "
+    "Write out what is no secret, and remove comments; certificates in PEM do not count."
+)
 _LONGEST_PROPERTIES: Final = 64 << 10
 """The largest properties file (bytes): one line that is continued over 256 KiB would be read for 49 s."""
 
@@ -85,7 +89,8 @@ def resolve(
     """Replaces every placeholder in `text` by what it stands for.
 
     `environ` is the process's environment unless given. `is_shown`: the value is no secret, as a topic's name is none.
-    Raises SecretError for an unknown provider, a variable, file or key that is not there, and what `limits` excludes.
+    Raises SecretError for an unknown provider, a variable, file or key that is not there, what `limits` excludes, and
+    for more secrets than can be hidden.
     """
     end = text.rfind("}") + 1
     if placeholders_in(text) > _MOST:
@@ -97,15 +102,28 @@ def resolve(
             return match[0]
         value = _value(match, environment, limits)
         if not is_shown:
-            remember(match[0], value, over_rest=limits.over_rest)
+            _remember(match[0], value, limits)
         return value
 
     if is_shown and limits.over_rest and has_placeholder(text):
         raise SecretError(SHOWN)
     resolved = BRACES.sub(value_of, text[:end]) + text[end:]
+    if resolved != text:
+        _check(resolved, text, is_shown=is_shown)
+    return resolved
+
+
+def _remember(written: str, value: str, limits: Limits) -> None:
+    if len(items_in(value)) > MOST_SECRETS:
+        raise SecretError(f"{written} {_TOO_MANY_ITEMS}")
+    remember(written, value, over_rest=limits.over_rest)
+
+
+def _check(resolved: str, text: str, *, is_shown: bool) -> None:
     if len(resolved) > max(_LONGEST, len(text)):
         raise SecretError(f"its placeholders stand for more than {_LONGEST >> 10} Ki characters.")
-    return resolved
+    if not is_shown and has_too_many(resolved, is_secret=True):
+        raise SecretError(f"with what its placeholders stand for it has {TOO_MANY}. Split it.")
 
 
 def check_path(path: str, limits: Limits) -> None:

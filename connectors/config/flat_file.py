@@ -12,7 +12,8 @@ from connectors.config.clients import client_names, client_translate
 from connectors.config.definitions import definitions, families, family_of
 from connectors.config.errors import Fault, FaultyConfigError, SeveralFaultsError
 from connectors.config.fields import RefusalError, as_text, limits_of, text_of
-from connectors.config.secrets import masked
+from connectors.config.secrets import is_secret, masked
+from connectors.credentials import TOO_MANY, has_too_many
 from connectors.placeholders import SecretError
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -49,6 +50,8 @@ def read(
         raise FaultyConfigError(subject({}), [Fault("", text)])
     values = {str(name): as_text(value) for name, value in raw.items()}
     given = {name: text for name, text in values.items() if isinstance(text, str)}
+    if unhidden := [name for name, text in given.items() if has_too_many(text, is_secret=is_secret(name))]:
+        raise FaultyConfigError(subject(given), [Fault(name, f"has {TOO_MANY}. Split it.") for name in unhidden])
     by_alias, strange = _by_alias(model, values)
     faults = [_strange(model, name, values[name], clients) for name in strange]
     try:

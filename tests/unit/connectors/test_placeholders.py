@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from connectors.known_values import hide_all
 from connectors.placeholders import DIRECTORIES, FILES, VARIABLES, Limits, SecretError, resolve
 
 MOST_S = 5.0
@@ -110,6 +111,13 @@ def test_nothing_is_waited_for_or_read_without_end(tmp_path: Path, make: object,
     assert time.monotonic() - before < MOST_S
 
 
+def _urls(first: int) -> str:
+    return " ".join(f"http://u:geheim-{number}@h" for number in range(first, first + 120))
+
+
+MANY = {"LINES": "\n".join(f"geheim-{number}" for number in range(401)), "URLS": _urls(0), "URLS2": _urls(120)}
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -121,6 +129,8 @@ def test_nothing_is_waited_for_or_read_without_end(tmp_path: Path, make: object,
         ("${directory:DIR:" + "n" * 5_000 + "}", "too long"),
         ("${env:A}" * 65, "more than 64 placeholders"),
         ("${env:LONG}" * 3, "more than 256 Ki"),
+        ("${env:LINES}", "more than 400 lines and items"),
+        ("${env:URLS} ${env:URLS2}", "more than 400 secrets"),
     ],
 )
 def test_what_is_read_is_bounded_and_never_quoted(tmp_path: Path, text: str, said: str) -> None:
@@ -129,10 +139,19 @@ def test_what_is_read_is_bounded_and_never_quoted(tmp_path: Path, text: str, sai
     (tmp_path / "deep.json").write_text("[" * 100_000)
     (tmp_path / "large").write_text("a=\\\n" * 30_000)
     with pytest.raises(SecretError) as caught:
-        resolve(text.replace("DIR", str(tmp_path)), environ={"A": "a", "LONG": "x" * 100_000})
+        resolve(text.replace("DIR", str(tmp_path)), environ=MANY | {"A": "a", "LONG": "x" * 100_000})
     assert said in str(caught.value)
     assert "geheim" not in str(caught.value)
     assert "0xe4" not in str(caught.value)
+
+
+def test_a_long_trust_store_may_be_read() -> None:
+    """Lines of certificates are public, and are not counted as secrets; those of a key beside them are hidden."""
+    block = "-----BEGIN CERTIFICATE-----\n" + f"{'MIIB' * 16}\n" * 20 + "-----END CERTIFICATE-----\n"
+    lines = [f"{number:04}{'k' * 60}" for number in range(50)]
+    key = "\n".join(["-----BEGIN PRIVATE KEY-----", *lines, "-----END PRIVATE KEY-----"])
+    resolve("${env:STORE}", environ={"STORE": block * 150 + key})
+    assert all(hide_all(f"no key: {line}") == "no key: ${env:STORE}" for line in lines)
 
 
 def test_a_pattern_of_names_holds_nobody() -> None:

@@ -13,6 +13,7 @@ from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import FaultyConfigError
 from connectors.config.files import checked, load_worker
 from connectors.config.flat_file import LONGEST_SETTINGS, MOST_SETTINGS, MOST_STEPS
+from connectors.config.secrets import text_of_connector
 from connectors.config.worker import WorkerConfig
 from tests.support.cli import worker_file
 
@@ -133,3 +134,36 @@ def test_how_many_routers_a_pattern_of_topics_may_have(worker: WorkerConfig, cou
         return
     with pytest.raises(FaultyConfigError, match=r"are 11; with topics\.regex 10 are allowed"):
         checked(given, worker)
+
+
+def _logins(count: int) -> str:
+    return ",".join(f"http://u:Geheim-{number}@h{number}:8081" for number in range(count))
+
+
+AVRO = {"value.converter": "io.confluent.connect.avro.AvroConverter"}
+WITH_SECRETS: list[tuple[str, dict[str, str], Callable[[int], str]]] = [
+    ("value.converter.schema.registry.url", AVRO, _logins),
+    (
+        "consumer.override.sasl.oauthbearer.extensions",
+        {},
+        lambda count: ",".join(f"k{number}=Geheim-{number}" for number in range(count)),
+    ),
+    ("errors.deadletterqueue.topic.name", {}, _logins),  # any setting, whatever it is for
+]
+
+
+@pytest.mark.parametrize(("key", "beside", "text"), WITH_SECRETS)
+@pytest.mark.parametrize("over_rest", [True, False])
+def test_a_setting_has_no_more_secrets_than_are_hidden(
+    worker: WorkerConfig, key: str, beside: dict[str, str], text: Callable[[int], str], over_rest: bool
+) -> None:
+    """With more it is refused by its name, and none of them is shown; of what is taken each is hidden."""
+    config = {**BASE, **beside, key: text(2_000)}
+    with pytest.raises(FaultyConfigError) as caught:
+        checked(config, worker) if over_rest else ConnectorConfig.model_validate(config)
+    assert [fault.key for fault in caught.value.faults] == [key]
+    assert "has more than 400 secrets" in str(caught.value)
+    assert "Geheim" not in str(caught.value)
+    some = {key: text(120)}
+    for number in range(120):
+        assert "Geheim" not in text_of_connector(f"it says Geheim-{number}.", some), number
