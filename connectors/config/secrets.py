@@ -24,8 +24,9 @@ _KEY: Final = r"(?:access|account|api|private)[._-]?key"
 _SECRET: Final = re.compile(
     rf"(?i){_ALWAYS}|{_KEY}(?!.*\.(file|location)$)|\.key\.pem$|keystore\.key$|fs\.azure\.sas\."
     r"|token(?!\.endpoint)|credential(?!s\.(?:client\.id|source))|jaas"
+    r"|\Aiceberg\.catalog\.header\.|connection[._-]?string"
 )
-"""Names of secrets: Kafka's, those of Spark's `spark.redaction.regex`, those of stores."""
+"""Names of secrets: Kafka's, those of Spark's `spark.redaction.regex`, those of stores and catalogs."""
 _NAME_IN_TEXT: Final = (
     rf"(?<![\w.-])(?=[\w.-]*?(?:{_ALWAYS}|{_KEY}|access[._-]?token|jaas\.config))[\w.-]++(?:\\?['\"])?\s*+[=:]\s*+"
 )

@@ -77,7 +77,7 @@ def _iceberg(connector: ConnectorConfig, place: Storage) -> Callable[[TableVersi
 
 def _properties(connector: ConnectorConfig) -> dict[str, str]:
     for name, text in connector.iceberg_catalog.items():
-        remember_setting(text, is_secret=is_secret(name), over_rest=False)
+        remember_setting(text, is_secret=is_secret(f"iceberg.catalog.{name}"), over_rest=False)
     return {name: resolve(text, connector.limits) for name, text in connector.iceberg_catalog.items()}
 
 

@@ -24,6 +24,7 @@ from compactor.errors import KeyfoldError, SnapshotError
 from compactor.failpoints import hit
 from compactor.ports import TableVersion
 from connectors.errors import NoThreadError
+from connectors.known_values import hide_all, without_credentials
 from connectors.tables import plan
 from connectors.tables.columns import fitting, rows_of, united
 from connectors.tables.plan import TablePlan
@@ -38,6 +39,10 @@ _MOST_ROWS: Final = 10_000_000
 """Rows of which places are compared, which takes 0.7 GB of memory; of more, every file is replaced."""
 _WRITERS: Final = 2
 """Files that are written at once: each holds its rows in memory."""
+_LONGEST: Final = 64 << 10
+"""The longest error (characters) that is searched for secrets, which takes some 30 ms; a longer one is not quoted."""
+_SHOWN: Final = 500
+"""Characters of an error that are quoted."""
 
 
 class TopicTables:
@@ -73,7 +78,7 @@ class TopicTables:
         except Exception as error:
             raise SnapshotError(
                 f"Connector {version.connector}: the table of topic {version.topic} could not be committed: "
-                f"{type(error).__name__}: {str(error)[:500]}.",
+                f"{type(error).__name__}: {_shown(error)}.",
                 "It is tried again. If that lasts, see whether the table's catalog and files can be reached.",
             ) from error
 
@@ -97,7 +102,7 @@ class TopicTables:
             with calls.counted():
                 table.expire(self._keep)
         except Exception as error:  # noqa: BLE001  # the table is there; the next commit expires them
-            _log.warning("old versions of a table are still there", topic=version.topic, error=str(error)[:500])
+            _log.warning("old versions of a table are still there", topic=version.topic, error=_shown(error))
 
     def _try(self, table: TableFiles, version: TableVersion, calls: Calls) -> None:
         # 1: the newest version
@@ -201,6 +206,18 @@ class _SnapshotRows:
                     yield file.read_row_group(group)
                 elif held.any():
                     yield file.read_row_group(group).filter(pa.array(held))
+
+
+def _shown(error: Exception) -> str:
+    """Returns what a library says, without what was sent to a catalog or a store: their answers may repeat that.
+
+    Secrets are hidden here, as commands that show this text later know no value of a placeholder; and in the whole
+    text, as half of one is not recognised.
+    """
+    text = str(error)
+    if len(text) > _LONGEST:
+        return f"a text of {len(text)} characters (not shown)"
+    return without_credentials(hide_all(text))[:_SHOWN]
 
 
 def _needs_places(version: TableVersion) -> SnapshotError:

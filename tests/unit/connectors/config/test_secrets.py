@@ -92,6 +92,11 @@ def test_what_cannot_be_resolved_is_an_error(folder: Path, text: str, said: str)
         ("consumer.sasl.oauthbearer.token.endpoint.url", False),
         ("consumer.ssl.key.location", False),
         ("consumer.ssl.keystore.location", False),
+        ("iceberg.catalog.token", True),
+        ("iceberg.catalog.s3.secret-access-key", True),
+        ("iceberg.catalog.header.Cookie", True),
+        ("iceberg.catalog.adls.connection-string", True),
+        ("iceberg.catalog.uri", False),
         ("topics", False),
     ],
 )

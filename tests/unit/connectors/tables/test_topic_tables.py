@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -20,6 +21,7 @@ from compactor.errors import FailpointError, SnapshotError, StoppedError
 from compactor.ports import TableVersion
 from connectors.tables.table_files import TableFiles
 from connectors.tables.topic_tables import TopicTables
+from tests.support.echo_server import echo_server
 from tests.support.tables import SCHEMA, Disturbed, Tables, row
 
 BOTH = pytest.mark.parametrize("kind", ["delta", "iceberg"])
@@ -349,6 +351,26 @@ def test_a_catalog_that_hangs_fails_the_snapshot(tmp_path: Path) -> None:
         bounded = TopicTables(tables.tables.table, 1 << 20, 3, "hangs", Event().is_set, calls_s=0.5)
         with pytest.raises(SnapshotError, match=r"its catalog did not answer within 0\.5 s"):
             bounded.commit(tables.version("first", [AB]))
+
+
+@pytest.mark.parametrize("before", [0, 470, 70_000])
+def test_what_a_catalog_repeats_of_its_login_is_not_shown(before: int, tmp_path: Path) -> None:
+    """The failure goes into a file that commands show, so it has no part of a secret, wherever an answer is cut."""
+    (tmp_path / "token").write_text("of-a-file-7Yc2Lw")
+    settings = {"token": f"${{directory:{tmp_path}:token}}", "header.Cookie": "session=of-a-cookie-4Rk9"}
+
+    def answer(path: str, headers: Mapping[str, str]) -> tuple[int, bytes]:
+        sent = f"{'x' * before}{headers['Authorization'].split()[-1]} {headers['Cookie']}"
+        refusal = {"error": {"message": sent, "type": "BadRequestException", "code": 400}}
+        return (200, b'{"defaults": {}, "overrides": {}}') if "config" in path else (400, json.dumps(refusal).encode())
+
+    with echo_server(answer) as url:
+        catalog = {"type": "rest", "uri": url, **settings}
+        tables = Tables("iceberg", tmp_path, **{f"iceberg.catalog.{name}": text for name, text in catalog.items()})
+        with pytest.raises(SnapshotError) as caught:
+            tables.commit(AB)
+    assert "BadRequestError" in caught.value.message
+    assert not [part for part in ("of-a-f", "7Yc2Lw", "of-a-c", "4Rk9") if part in caught.value.message], caught.value
 
 
 def test_a_stop_ends_the_wait_for_a_catalog(tmp_path: Path) -> None:
