@@ -25,9 +25,9 @@ from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.engine_settings import engine_settings
 from connectors.runtime.kafka_broker import KafkaBroker
+from connectors.runtime.open_tables import tables_of
 from connectors.runtime.request_handler import RequestHandler
 from connectors.runtime.takeover import Ownership
-from connectors.runtime.topic_tables import tables_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,7 +7,7 @@ import pytest
 from connectors.config.connector import ConnectorConfig
 from connectors.errors import ConfigError
 from connectors.placeholders import Limits
-from connectors.runtime.topic_tables import identifier_of
+from connectors.runtime.open_tables import identifier_of
 
 BASE = {
     "name": "shop-1",
