@@ -23,6 +23,11 @@ def handled(wanted: Mapping[signal.Signals, Handler]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def interrupt(_number: int, _frame: FrameType | None) -> None:
+    """Ends a command at a signal as Ctrl-C does: its blocks are left, so that what it has started ends too."""
+    raise KeyboardInterrupt
+
+
 class HeldSignals:
     """Keeps signals that come before there is anything that could take them; `hand_to` names what does.
 

@@ -86,6 +86,11 @@ def worker_path(given: Path | None) -> Path | None:
     return default
 
 
+def has_worker(given: Path | None) -> bool:
+    """Returns whether there is a worker file, or the variable that stands for it: `worker_path` does not raise."""
+    return given is not None or BOOTSTRAP_VARIABLE in os.environ or any(map(Path.is_file, DEFAULT_WORKER_FILES))
+
+
 def worker_of(given: Path | None) -> WorkerConfig:
     """Reads the worker file of `worker_path`, and configures logging as it says. Raises ConfigError."""
     from connectors.config.files import load_worker

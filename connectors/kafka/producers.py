@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from connectors.kafka.client_log import logged
 from connectors.kafka.client_settings import Setting
@@ -106,6 +106,12 @@ def initialised(
         right = f"Write and Describe on transactional id {name}"
         raise typed(cause(error), doing, str(config.get("bootstrap.servers")), right) from error
     return producer
+
+
+def note_failure(failures: list[KafkaError], error: KafkaError | None, _message: object) -> None:
+    """Takes the delivery report of a record: librdkafka reports failures only (`delivery.report.only.error`)."""
+    if error is not None:
+        failures.append(error)
 
 
 def call_until_answered(call: Callable[[float], T], deadline_s: float, stopped: Callable[[], bool]) -> T:

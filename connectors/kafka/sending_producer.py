@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as Partition
 from msgspec import Struct
 
@@ -119,7 +119,7 @@ class SendingProducer:
     def _produce(self, record: SentRecord, failures: list[KafkaError]) -> None:
         """Produces a record as soon as librdkafka's queue has room for it."""
         until = time.monotonic() + self._deadline_s
-        noted = partial(_failed, failures)
+        noted = partial(producers.note_failure, failures)
         while True:
             waiting = len(self._producer)
             try:
@@ -167,11 +167,6 @@ def _of_client(error: BaseException) -> KafkaError:
     if isinstance(error, SystemError) and error.__cause__ is not None:
         error = error.__cause__
     return error if isinstance(error, KafkaError) else cause(error)
-
-
-def _failed(failures: list[KafkaError], error: KafkaError | None, _message: Message) -> None:
-    if error is not None:
-        failures.append(error)
 
 
 def _too_large(record: SentRecord) -> RecordRefusedError:

@@ -29,7 +29,7 @@ RESYNC_SINCE: Final = "resync-since"
 """A resync from a time or an offset on. An older worker refuses this name; it would read all under the other one."""
 RESYNCS: Final = (RESYNC, RESYNC_SINCE)
 OF_A_RUN: Final = (RESTART, *RESYNCS)
-"""The requests that a connector's supervisor answers, as a new run begins with them (`restart_policy.py`)."""
+"""The requests that a connector's supervisor answers, as a new run begins with them (`request_answers.py`)."""
 
 _log = structlog.get_logger()
 

@@ -7,17 +7,13 @@ asked meanwhile, and ends the wait as soon as it answers; a `restart` request do
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Collection
 from typing import Final
 
 import structlog
 from msgspec import Struct
 
-from compactor.catalog import requests
-from compactor.catalog.requests import Answer, Request
-from compactor.errors import FencedError, KeyfoldError, StorageError, TruncatedError
-from compactor.storage.base import Storage
+from compactor.errors import FencedError, KeyfoldError, TruncatedError
 from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.worker import WorkerConfig
@@ -26,12 +22,9 @@ from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.probe import probe_all
 from connectors.progress.observer import Interval
 from connectors.runtime.lifecycle import RunEvent
-from connectors.runtime.request_handler import OF_A_RUN, RESYNCS
 
 POLL_MS: Final = 1_000
 """How often a connector that waits for its restart looks at requests and at the storage."""
-STORE_LOOK_MS: Final = 5_000
-"""How often an object store is asked for requests of a new run."""
 ASK_EVERY_MS: Final = 2_000
 """How often brokers that do not answer are asked again; this and a take-over fit into 5 s (docs/reliability.md)."""
 ASK_S: Final = 2.0
@@ -138,77 +131,3 @@ def wait_until(clock: Clock, stop: threading.Event, ms: int | None, is_over: Cal
         if is_over():
             return True
     return True
-
-
-class RestartRequests:
-    """The requests that a connector's supervisor answers: those of a new run always, all others while it is FAILED.
-
-    The connector may have failed for its storage: nothing here raises StorageError, and what the storage refuses is
-    tried again at the next look.
-    """
-
-    def __init__(self, storage: Storage, clock: Clock) -> None:
-        self._storage = storage
-        self._clock = clock
-        # By id of a request that has begun and has no answer in the storage: its own answer, which is tried again; None
-        # if it gets that of the run.
-        self._begun: dict[str, Answer | None] = {}
-        self._next_look_ms = clock.monotonic_ms()
-
-    def restart_requested(self) -> bool:
-        """Returns whether a command asks for something that a new run begins with, and that has not begun.
-
-        An object store is asked every STORE_LOOK_MS only: each look is paid for.
-        """
-        now_ms = self._clock.monotonic_ms()
-        if now_ms < self._next_look_ms:
-            return False
-        self._next_look_ms = now_ms if self._storage.is_folder else now_ms + STORE_LOOK_MS
-        return any(request.kind in OF_A_RUN and request.id not in self._begun for request in self._pending())
-
-    def begin_restarts(self) -> tuple[Request, ...]:
-        """Begins every `restart` and `resync` that waits, which the run that starts now is for; returns the latter.
-
-        One that was carried out is not begun again if the storage has refused its answer so far.
-        """
-        with suppress(StorageError):
-            waiting = [
-                request
-                for request in self._pending()
-                if request.kind in OF_A_RUN and self._begun.get(request.id) is None
-            ]
-            begun = [request for request in waiting if requests.begin(self._storage, request.id)]
-            self._begun |= {request.id: None for request in begun}
-            return tuple(request for request in begun if request.kind in RESYNCS)
-        return ()
-
-    def answer(self, request: Request, answer: Answer) -> None:
-        """Answers a request that has begun; if the storage refuses, `answer_restarts` tries the same answer again."""
-        self._begun[request.id] = answer
-        self._answer(request.id, answer)
-
-    def answer_restarts(self, answer: Answer) -> None:
-        """Answers what has begun with `answer`, what came of the run; a request that has its own answer with that."""
-        for request_id, own in tuple(self._begun.items()):
-            self._answer(request_id, own or answer)
-
-    def refuse_others(self, answer: Answer) -> None:
-        """Answers every request with `answer`, but those that a new run begins with."""
-        for request in self._pending():
-            if request.kind in OF_A_RUN:
-                continue
-            with suppress(StorageError):
-                if requests.begin(self._storage, request.id):
-                    _log.info("request refused", kind=request.kind, id=request.id, why=answer.message)
-                    requests.answer(self._storage, request.id, answer)
-
-    def _answer(self, request_id: str, answer: Answer) -> None:
-        with suppress(StorageError):
-            requests.answer(self._storage, request_id, answer)
-            self._begun.pop(request_id, None)
-
-    def _pending(self) -> Iterable[Request]:
-        try:
-            return requests.pending(self._storage, self._clock.now_ms())
-        except StorageError:
-            return ()

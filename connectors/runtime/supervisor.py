@@ -42,8 +42,8 @@ from connectors.runtime import restart_policy, status
 from connectors.runtime.connector_task import FENCE_CHECK_MS, ConnectorTask, TaskReport
 from connectors.runtime.lifecycle import RunEffect, RunEvent, RunState, TargetState, transition
 from connectors.runtime.offset_change import MAY_BE_DONE, OffsetChanger, after_truncates, asked_by
-from connectors.runtime.request_answers import RUNNING, Doubt, done_answer, failure_answer
-from connectors.runtime.restart_policy import POLL_MS, Outage, Outages, RestartBackoff, RestartRequests
+from connectors.runtime.request_answers import RUNNING, Doubt, RestartRequests, done_answer, failure_answer
+from connectors.runtime.restart_policy import POLL_MS, Outage, Outages, RestartBackoff
 from connectors.runtime.shared_query import SharedQuery
 from connectors.runtime.status import ConnectorState, Status, StatusFile
 from connectors.runtime.stop import Stop

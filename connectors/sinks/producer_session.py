@@ -38,6 +38,7 @@ from connectors.kafka.producers import (
     LARGEST_BATCH,
     call_until_answered,
     initialised,
+    note_failure,
     settings,
     takes,
     transactional_id,
@@ -120,7 +121,7 @@ class ProducerSession:
         self.limits = limits
         self.stopped = stopped
         self.failures: list[KafkaError] = []
-        self.failed = partial(_note, self.failures)
+        self.failed = partial(note_failure, self.failures)
         self.admin = queries.admin
         self.high_watermarks = queries.high_watermarks
         self.kept = False
@@ -365,9 +366,3 @@ def _position(group: str, tp: TopicPartition, held: CommittedOffset | None) -> P
         return decode(*held)
     except PositionError as error:
         raise PositionError(f"Group {group}, {tp}: {error.message}", error.action) from error
-
-
-def _note(failures: list[KafkaError], error: KafkaError | None, _message: object) -> None:
-    """Takes the delivery report of a record: librdkafka reports failures only."""
-    if error is not None:
-        failures.append(error)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from msgspec import Struct
 
-from connectors.cli.commands.dump import TextOption, writes_to_terminal
-from connectors.cli.commands.tail import interrupt
+from connectors.cli.commands.dump import TextOption, shows_text
 from connectors.cli.options import WorkerOption, worker_of
 from connectors.cli.output import JsonLines
+from connectors.signals import interrupt
 from connectors.terminal_text import Readable, readable
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def bootstrap(
     from connectors.config.stores import store_options
 
     signal.signal(signal.SIGTERM, interrupt)
-    shown: Shown = readable if (writes_to_terminal() if text is None else text) else lambda data: data
+    shown: Shown = readable if shows_text(text) else lambda data: data
     opened = open_table(location, clients_of(config) if follow else None, store=store_options(config))
     if follow:
         opened.check_keys()  # before the state is printed, with which the changes would not go together

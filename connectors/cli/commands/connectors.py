@@ -17,11 +17,10 @@ import typer
 
 from compactor.digits import whole
 from connectors.cli.options import (
-    BOOTSTRAP_VARIABLE,
-    DEFAULT_WORKER_FILES,
     JsonOption,
     LossOption,
     WorkerOption,
+    has_worker,
     worker_of,
 )
 from connectors.cli.output import say, say_json
@@ -65,10 +64,7 @@ def address(url: str | None, worker: Path | None) -> str:
     """
     if url is not None:
         return url
-    is_there = worker is not None or BOOTSTRAP_VARIABLE in os.environ
-    if not is_there and not any(path.is_file() for path in DEFAULT_WORKER_FILES):
-        return DEFAULT_URL
-    return _address_of(worker_of(worker))
+    return _address_of(worker_of(worker)) if has_worker(worker) else DEFAULT_URL
 
 
 def _address_of(worker: WorkerConfig) -> str:

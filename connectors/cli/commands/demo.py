@@ -7,7 +7,6 @@ import shlex
 import signal
 import sys
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
@@ -16,6 +15,7 @@ from connectors import logging_setup
 from connectors.cli.options import UnusedWorkerOption
 from connectors.cli.output import note, say
 from connectors.clock import SYSTEM_CLOCK
+from connectors.signals import interrupt
 
 DirOption = Annotated[Path, typer.Option("--dir", help="The demo's folder, made anew each time.", metavar="DIR")]
 
@@ -30,7 +30,7 @@ def demo(directory: DirOption = Path(".demo"), worker: UnusedWorkerOption = None
     from connectors.dev.demo.steps import RunFailedError, play
 
     logging_setup.configure("info")
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, interrupt)
     folder = DemoFolder(directory)
     try:
         outcome = play(folder, SYSTEM_CLOCK)
@@ -46,8 +46,3 @@ def own_command(argv0: str) -> str:
     if path.name != "keyfold" or not path.is_file():
         return ".venv/bin/keyfold"
     return shlex.quote(os.path.relpath(path) if path.absolute().is_relative_to(Path.cwd()) else str(path))
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    """Unwinds at SIGTERM as at Ctrl-C, so that broker and worker end too."""
-    raise KeyboardInterrupt

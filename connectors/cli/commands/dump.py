@@ -64,7 +64,7 @@ def dump(
     config, settings = configs_of(connector, worker)
     from connectors.operations import dump as operation
 
-    out, as_text, told, is_absent = JsonLines(), writes_to_terminal() if text is None else text, partition, True
+    out, as_text, told, is_absent = JsonLines(), shows_text(text), partition, True
     for number, records in operation.dump(config, settings, topic, partition, key, limit):
         if number != told:
             note(f"partition {number}:")
@@ -76,9 +76,9 @@ def dump(
         note(f'Nothing is kept of "{key[:100]}".')
 
 
-def writes_to_terminal() -> bool:
-    """Returns whether a person looks at the output: also on a terminal that cannot move its cursor."""
-    return sys.stdout.isatty()
+def shows_text(given: bool | None) -> bool:
+    """Returns what is `given`, else whether a person looks at the output: also on a terminal that moves no cursor."""
+    return sys.stdout.isatty() if given is None else given
 
 
 def lines(batch: pa.RecordBatch, *, text: bool = False) -> Iterator[KeptRecord]:

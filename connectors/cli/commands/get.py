@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from connectors.cli.commands.dump import TextOption, writes_to_terminal
+from connectors.cli.commands.dump import TextOption, shows_text
 from connectors.cli.options import ConnectorArgument, SomePartitionOption, SomeTopicOption, WorkerOption, configs_of
 from connectors.cli.output import JsonLines, note
 from connectors.errors import UsageError
@@ -53,7 +53,7 @@ def get(
         lambda state: logs_of(state, name, topic, partition),
     )
     out = JsonLines()
-    is_text = writes_to_terminal() if text is None else text
+    is_text = shows_text(text)
     out.write(record.shown(text=is_text) for record in answer.records)
     out.flush()
     for key in answer.absent:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -10,13 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from connectors.cli.options import (
-    BOOTSTRAP_VARIABLE,
-    DEFAULT_WORKER_FILES,
     ConnectorArgument,
     JsonOption,
     TimeoutOption,
     WorkerOption,
     configs_of,
+    has_worker,
     request_timeout,
     worker_of,
 )
@@ -187,14 +185,9 @@ def _named(
     if not wanted and not is_whole:
         raise UsageError("No snapshot is named.", _NAME_THEM)
     if not of_connector:
-        config = worker_of(worker) if _has_worker(worker) else None
+        config = worker_of(worker) if has_worker(worker) else None
         return [place.by_location(name, config) for name in wanted]
     folder = place.place_of(*configs_of(Path(first), worker))
     if wanted:
         return [place.by_name(folder, name) for name in wanted]
     return [each for folders in place.list_folders(folder).values() for each in folders]
-
-
-def _has_worker(given: Path | None) -> bool:
-    """Returns whether there is a worker file, or what stands for it: a snapshot in a folder is read without any."""
-    return given is not None or BOOTSTRAP_VARIABLE in os.environ or any(map(Path.is_file, DEFAULT_WORKER_FILES))

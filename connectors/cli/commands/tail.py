@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,6 +13,7 @@ from msgspec import Struct
 from connectors.cli.options import KeyOption, MaxOption, SomePartitionOption, WorkerOption, worker_of
 from connectors.cli.output import JsonLines, note
 from connectors.clock import SYSTEM_CLOCK
+from connectors.signals import interrupt
 from connectors.terminal_text import Readable, readable
 
 if TYPE_CHECKING:
@@ -100,8 +100,3 @@ def line(message: Message) -> TopicRecord:
 def _known(number: int | None) -> int:
     assert number is not None, "a consumed record has a partition and an offset"
     return number
-
-
-def interrupt(_number: int, _frame: FrameType | None) -> None:
-    """Ends a command on SIGTERM as Ctrl-C does."""
-    raise KeyboardInterrupt

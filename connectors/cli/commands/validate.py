@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,10 +9,9 @@ import msgspec
 import typer
 
 from connectors.cli.options import (
-    BOOTSTRAP_VARIABLE,
-    DEFAULT_WORKER_FILES,
     JsonOption,
     WorkerOption,
+    has_worker,
     warn_of_variables,
     worker_path,
 )
@@ -47,8 +45,8 @@ def validate(
     from connectors.operations import validate as operation
 
     asked = operation.BrokerQuestions() if broker else None
-    file = _worker_file(worker, needed=broker)
-    alone = file is None and BOOTSTRAP_VARIABLE not in os.environ
+    alone = not (has_worker(worker) or broker)
+    file = None if alone else worker_path(worker)
     verdicts = operation.validate(connectors, file, asked, alone=alone)
     for verdict in verdicts:
         say(
@@ -71,8 +69,3 @@ def _count(faulty: int, files: int) -> str:
     if files == 1:
         return "The file is not valid."
     return f"{faulty} of {files} files {'is' if faulty == 1 else 'are'} not valid."
-
-
-def _worker_file(given: Path | None, *, needed: bool) -> Path | None:
-    there = any(path.is_file() for path in DEFAULT_WORKER_FILES)
-    return worker_path(given) if given or there or needed else None

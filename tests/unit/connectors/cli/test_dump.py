@@ -90,7 +90,7 @@ def test_a_terminal_shows_text_unless_told_otherwise(
     keep(tmp_path, ROWS)
     base64 = invoke(*_dump(tmp_path, more=["--base64"])).stdout
     text = invoke(*_dump(tmp_path, more=["--text"])).stdout
-    monkeypatch.setattr("connectors.cli.commands.dump.writes_to_terminal", lambda: True)
+    monkeypatch.setattr("connectors.cli.commands.dump.shows_text", lambda given: given is None or given)
     assert invoke(*_dump(tmp_path, more=told)).stdout == (text if readable else base64)
     assert text != base64
 
