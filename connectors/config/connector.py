@@ -328,7 +328,8 @@ class ConnectorConfig(SnapshotConfig):
             return f'connector "{given.get("name", "")[:250]}"'
 
         if isinstance(raw, Mapping):
-            check_size(texts := flat_file.texts_of(raw), subject(texts))
+            texts, _ = flat_file.texts_of(raw)
+            check_size(texts, subject(texts))
         clients = "consumer.override.{0}, producer.override.{0} or admin.override.{0}"
         return flat_file.read(cls, raw, handler, subject, clients, {"limits": limits_of(info)})
 

@@ -104,10 +104,11 @@ def _hint(model: type[BaseModel], name: str, clients: str) -> str | None:
     )
 
 
-def texts_of(raw: Mapping[Any, Any]) -> dict[str, str]:
-    """Returns the settings of a file as texts, without those that are none."""
-    texts = ((str(name), as_text(value)) for name, value in raw.items())
-    return {name: text for name, text in texts if isinstance(text, str)}
+def texts_of(raw: Mapping[Any, Any]) -> tuple[dict[str, str], list[Fault]]:
+    """Returns settings as texts, and a fault for each value that is none."""
+    texts = {str(name): as_text(value) for name, value in raw.items()}
+    faults = [Fault(name, str(value)) for name, value in texts.items() if isinstance(value, RefusalError)]
+    return {name: text for name, text in texts.items() if isinstance(text, str)}, faults
 
 
 def family_texts(check: Callable[[Mapping[str, str]], Iterable[Fault]], *, are_shown: bool = False) -> BeforeValidator:

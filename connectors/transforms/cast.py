@@ -47,12 +47,11 @@ class Cast(SidedTransform):
         self._fields: Final = pairs
         if not options["spec"] or (self._whole and pairs) or (self._whole and len(options["spec"]) > 1):
             raise OptionsError([("spec", "give the types of fields, or one type for the whole.")])
-        self._defaults: bool = options["replace.null.with.default"]
         self._updated = OfSchema(self._with_types)
 
     def apply(self, record: ConnectRecord) -> ConnectRecord:
         """See `Transform`."""
-        schema, value = self.operating_schema(record), self.operating_value(record)
+        schema, value = self.operating(record)
         if value is None:
             return record
         if schema is None:

@@ -39,12 +39,11 @@ class ExtractField(SidedTransform):
         if wrong := check_path(options["field"], options["field.syntax.version"]):
             raise OptionsError([("field", f'"{options["field"]}" is not allowed: {wrong}')])
         self._path = path_of(options["field"], options["field.syntax.version"])
-        self._defaults: bool = options["replace.null.with.default"]
         self._schema = OfSchema(lambda schema: schema_at(self._path, schema))
 
     def apply(self, record: ConnectRecord) -> ConnectRecord:
         """See `Transform`."""
-        schema, value = self.operating_schema(record), self.operating_value(record)
+        schema, value = self.operating(record)
         if schema is None:
             held = None if value is None else follow(self._path, require_map(value, _PURPOSE))
             return self.new_record(record, None, held)

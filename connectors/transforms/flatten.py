@@ -37,7 +37,7 @@ class Flatten(SidedTransform):
 
     def apply(self, record: ConnectRecord) -> ConnectRecord:
         """See `Transform`."""
-        schema, value = self.operating_schema(record), self.operating_value(record)
+        schema, value = self.operating(record)
         if value is None:
             return record
         if schema is None:

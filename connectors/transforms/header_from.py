@@ -34,12 +34,11 @@ class HeaderFrom(SidedTransform):
         self._pairs: Final = list(zip(fields, headers, strict=True))
         self._names: Final = frozenset(fields)
         self._moves: bool = options["operation"] == "move"
-        self._defaults: bool = options["replace.null.with.default"]
         self._of_schema = OfSchema(self._fields_and_rest)
 
     def apply(self, record: ConnectRecord) -> ConnectRecord:
         """See `Transform`."""
-        schema, value = self.operating_schema(record), self.operating_value(record)
+        schema, value = self.operating(record)
         purpose = f"header {self.options['operation']}"
         if schema is None:
             entries = dict(require_map(value, purpose))
@@ -58,7 +57,7 @@ class HeaderFrom(SidedTransform):
             ]
             rest = struct
             if self._moves:
-                rest = {field.name: field_value(field, struct, defaults=self._defaults) for field in updated.fields}
+                rest = self.values_of(updated.fields, struct)
             schema = updated
         made = self.new_record(record, schema, rest)
         return replace(made, headers=(*record.headers, *taken))

@@ -24,6 +24,6 @@ class HoistField(SidedTransform):
 
     def apply(self, record: ConnectRecord) -> ConnectRecord:
         """See `Transform`."""
-        schema, value = self.operating_schema(record), self.operating_value(record)
+        schema, value = self.operating(record)
         wrapped = None if schema is None else self._schema(schema)
         return self.new_record(record, wrapped, {self._field: value})

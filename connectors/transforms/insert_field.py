@@ -12,7 +12,7 @@ from connectors.data.record import ConnectRecord
 from connectors.data.schema import INT32, INT64, STRING, TIMESTAMP_SCHEMA, Field, Schema
 from connectors.options import Option, OptionsError
 from connectors.transforms.transform import Side, SidedTransform
-from connectors.transforms.values import REPLACE_NULL, basics, field_value, require_map, require_struct, with_fields
+from connectors.transforms.values import REPLACE_NULL, basics, require_map, require_struct, with_fields
 
 _PURPOSE: Final = "field insertion"
 _SUFFIX: Final = "With `!` at its end the field is required, with `?`, or nothing, optional."
@@ -64,12 +64,11 @@ class InsertField(SidedTransform):
         ]
         if not self._insertions:
             raise OptionsError([("static.field", "no field is inserted; set one of the settings that end in .field.")])
-        self._defaults: bool = options["replace.null.with.default"]
         self._updated = OfSchema(self._with_insertions)
 
     def apply(self, record: ConnectRecord) -> ConnectRecord:
         """See `Transform`."""
-        schema, value = self.operating_schema(record), self.operating_value(record)
+        schema, value = self.operating(record)
         if value is None:
             return record
         new = {insertion.name: insertion.value_of(record) for insertion in self._insertions}
@@ -77,7 +76,7 @@ class InsertField(SidedTransform):
             there = {name: inserted for name, inserted in new.items() if inserted is not None}
             return self.new_record(record, None, {**require_map(value, _PURPOSE), **there})
         struct = require_struct(schema, value, _PURPOSE)
-        copied = {field.name: field_value(field, struct, defaults=self._defaults) for field in schema.fields}
+        copied = self.values_of(schema.fields, struct)
         return self.new_record(record, self._updated(schema), {**copied, **new})
 
     def _with_insertions(self, schema: Schema) -> Schema:

@@ -14,7 +14,7 @@ from connectors.data.values import Date, bytes_of_int, scale_of
 from connectors.errors import DataError
 from connectors.options import REQUIRED, Option
 from connectors.transforms.transform import Side, SidedTransform
-from connectors.transforms.values import REPLACE_NULL, check_some, field_value, require_map, require_struct
+from connectors.transforms.values import REPLACE_NULL, check_some, require_map, require_struct
 
 _PURPOSE: Final = "mask fields"
 _NUMBER: Final = re.compile(r"[+-]?(\d{1,400}\.?\d{0,400}|\.\d{1,400})([eE][+-]?\d{1,9})?", re.ASCII)
@@ -49,7 +49,6 @@ class MaskField(SidedTransform):
         super().__init__(options, side)
         self._fields = frozenset(options["fields"])
         self._replacement: str | None = options["replacement"]
-        self._defaults: bool = options["replace.null.with.default"]
         self._masks = OfSchema(self._masks_of)
 
     @property
@@ -59,13 +58,13 @@ class MaskField(SidedTransform):
 
     def apply(self, record: ConnectRecord) -> ConnectRecord:
         """See `Transform`."""
-        schema, value = self.operating_schema(record), self.operating_value(record)
+        schema, value = self.operating(record)
         if schema is None:
             entries = require_map(value, _PURPOSE)
             masked = {name: self._masked(entries.get(name)) for name in self._fields}  # also what is not there, as null
             return self.new_record(record, None, {**entries, **masked})
         struct = require_struct(schema, value, _PURPOSE)
-        copied = {field.name: field_value(field, struct, defaults=self._defaults) for field in schema.fields}
+        copied = self.values_of(schema.fields, struct)
         for name, mask in self._masks(schema):
             copied[name] = mask(copied[name])
         return self.new_record(record, schema, copied)

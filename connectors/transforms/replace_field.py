@@ -29,12 +29,11 @@ class ReplaceField(SidedTransform):
         super().__init__(options, side)
         self._exclude, self._include = frozenset(options["exclude"]), frozenset(options["include"])
         self._renames = dict(map(_rename, options["renames"]))
-        self._defaults: bool = options["replace.null.with.default"]
         self._updated = OfSchema(self._replaced)
 
     def apply(self, record: ConnectRecord) -> ConnectRecord:
         """See `Transform`."""
-        schema, value = self.operating_schema(record), self.operating_value(record)
+        schema, value = self.operating(record)
         if value is None:
             return record
         if schema is None:

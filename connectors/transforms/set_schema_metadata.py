@@ -13,7 +13,7 @@ from connectors.data.schema import Schema, Type
 from connectors.errors import DataError
 from connectors.options import Option, OptionsError
 from connectors.transforms.transform import Side, SidedTransform
-from connectors.transforms.values import REPLACE_NULL, field_value
+from connectors.transforms.values import REPLACE_NULL
 
 
 class SetSchemaMetadata(SidedTransform):
@@ -29,19 +29,18 @@ class SetSchemaMetadata(SidedTransform):
         super().__init__(options, side)
         if options["schema.name"] is None and options["schema.version"] is None:
             raise OptionsError([("schema.name", "neither schema.name nor schema.version is set; set one, or both.")])
-        self._defaults: bool = options["replace.null.with.default"]
         self._updated = OfSchema(self._renamed)
 
     def apply(self, record: ConnectRecord) -> ConnectRecord:
         """See `Transform`."""
-        schema, value = self.operating_schema(record), self.operating_value(record)
+        schema, value = self.operating(record)
         if schema is None:
             if value is None:
                 return record
             raise DataError("There is no schema that could be renamed.", "Set a converter that has schemas.")
         updated = self._updated(schema)
         if isinstance(value, dict):
-            value = {field.name: field_value(field, value, defaults=self._defaults) for field in schema.fields}
+            value = self.values_of(schema.fields, value)
         return self.new_record(record, updated, value)
 
     def _renamed(self, schema: Schema) -> Schema:

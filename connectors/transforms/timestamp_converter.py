@@ -28,7 +28,7 @@ from connectors.errors import DataError
 from connectors.options import REQUIRED, Option, OptionsError
 from connectors.transforms.java_dates.date_format import DateFormat
 from connectors.transforms.transform import Side, SidedTransform
-from connectors.transforms.values import REPLACE_NULL, basics, field_value, require_map, require_struct, with_fields
+from connectors.transforms.values import REPLACE_NULL, basics, require_map, require_struct, with_fields
 
 _PURPOSE: Final = "converting timestamp formats"
 _TARGETS: Final = {
@@ -78,12 +78,11 @@ class TimestampConverter(SidedTransform):
             raise OptionsError([("format", "missing; target.type=string needs it.")])
         self._format = DateFormat(options["format"], SystemClock().now_ms()) if options["format"] else None
         self._per_second = _PER_SECOND[options["unix.precision"].lower()]
-        self._defaults: bool = options["replace.null.with.default"]
         self._updated = OfSchema(self._converted)
 
     def apply(self, record: ConnectRecord) -> ConnectRecord:
         """See `Transform`."""
-        schema, value = self.operating_schema(record), self.operating_value(record)
+        schema, value = self.operating(record)
         if schema is None:
             return self.new_record(record, None, self._without_schema(value))
         updated, convert = self._updated(schema)
@@ -111,7 +110,7 @@ class TimestampConverter(SidedTransform):
             if value is None:
                 return None
             struct = require_struct(schema, value, _PURPOSE)
-            values = {field.name: field_value(field, struct, defaults=self._defaults) for field in schema.fields}
+            values = self.values_of(schema.fields, struct)
             if own is not None:
                 values[self._field] = converters(own.schema)(values[self._field])
             return values

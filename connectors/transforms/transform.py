@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any, ClassVar, Final
 
 from msgspec.structs import replace
 
 from connectors.data.record import ConnectRecord
-from connectors.data.schema import Schema
+from connectors.data.schema import Field, Schema
 from connectors.data.unwrapping import Unwrapping
 from connectors.options import Option
+from connectors.transforms.values import REPLACE_NULL, field_value
 
 
 class Side(Enum):
@@ -97,19 +98,22 @@ class SidedTransform(Transform):
     def __init__(self, options: Mapping[str, Any], side: Side) -> None:
         super().__init__(options)
         self.side = side
+        self._defaults: Final[bool] = options.get(REPLACE_NULL.name, True)
 
     @property
     def reads(self) -> frozenset[Side]:
         """What it looks at: its own side, and READS."""
         return self.READS | {self.side}
 
-    def operating_schema(self, record: ConnectRecord) -> Schema | None:
-        """Returns the schema of its side of `record`."""
-        return record.key_schema if self.side is Side.KEY else record.value_schema
+    def operating(self, record: ConnectRecord) -> tuple[Schema | None, Any]:
+        """Returns its side of `record`: schema and value."""
+        if self.side is Side.KEY:
+            return record.key_schema, record.key
+        return record.value_schema, record.value
 
-    def operating_value(self, record: ConnectRecord) -> Any:
-        """Returns its side of `record`."""
-        return record.key if self.side is Side.KEY else record.value
+    def values_of(self, fields: Iterable[Field], struct: dict[str, Any]) -> dict[str, Any]:
+        """Returns the values of `fields` in a struct; for null the default, unless the setting says otherwise."""
+        return {field.name: field_value(field, struct, defaults=self._defaults) for field in fields}
 
     def new_record(self, record: ConnectRecord, schema: Schema | None, value: Any) -> ConnectRecord:
         """Returns `record` with another schema and value on its side."""

@@ -12,10 +12,9 @@ import msgspec
 from fastapi import APIRouter, Query, Request, Response
 
 from connectors.config.connector import ConnectorConfig
-from connectors.config.errors import Fault, FaultyConfigError
-from connectors.config.fields import RefusalError, as_text
+from connectors.config.errors import FaultyConfigError
 from connectors.config.files import checked
-from connectors.config.flat_file import MOST_SETTINGS
+from connectors.config.flat_file import MOST_SETTINGS, texts_of
 from connectors.config.secrets import masked
 from connectors.errors import NoConnectorError, UsageError
 from connectors.rest import bodies, shapes, views
@@ -226,8 +225,7 @@ def _settings(raw: object) -> dict[str, str]:
         raise UsageError("config is no JSON object.", _FLAT)
     if len(raw) > MOST_SETTINGS:  # before each is looked at
         raise UsageError(f"config has {len(raw)} settings; allowed are {MOST_SETTINGS}.", _FLAT)
-    texts = {str(name): as_text(value) for name, value in raw.items()}
-    faults = [Fault(name, str(value)) for name, value in texts.items() if isinstance(value, RefusalError)]
+    texts, faults = texts_of(raw)
     if faults:
         raise FaultyConfigError("config", faults)
-    return {name: text for name, text in texts.items() if isinstance(text, str)}
+    return texts

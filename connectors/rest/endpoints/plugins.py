@@ -14,10 +14,10 @@ from starlette.exceptions import HTTPException
 from compactor.secret_forms import HIDDEN
 from connectors.config.connector import ConnectorConfig
 from connectors.config.definitions import Definition, definitions, documentation
-from connectors.config.errors import Fault, FaultyConfigError
-from connectors.config.fields import CONNECTOR_CLASS, RefusalError, as_text
+from connectors.config.errors import FaultyConfigError
+from connectors.config.fields import CONNECTOR_CLASS
 from connectors.config.files import checked
-from connectors.config.flat_file import check_size
+from connectors.config.flat_file import check_size, texts_of
 from connectors.config.secrets import printable
 from connectors.credentials import is_of_login
 from connectors.errors import UsageError
@@ -71,10 +71,8 @@ async def validate(context: ContextDependency, plugin: str, request: Request) ->
 
 
 def _validated(context: RestContext, body: Mapping[str, Any]) -> Response:
-    texts = {name: as_text(value) for name, value in body.items()}
-    given = {name: text for name, text in texts.items() if isinstance(text, str)}
+    given, faults = texts_of(body)
     check_size(given, "config")
-    faults = [Fault(name, str(value)) for name, value in texts.items() if isinstance(value, RefusalError)]
     try:
         with forgotten_after():
             checked(given, context.worker)
