@@ -91,7 +91,8 @@ def _by(order: str) -> Column:
     if order.startswith(FIELD):
         return sf.when(sf.length(ORDER_VALUE) > 0, sf.col(ORDER_VALUE))
     name = order.removeprefix(HEADER)
-    value = sf.element_at(sf.filter("headers", lambda header: header["key"] == name), -1)["value"]
+    of_name = sf.filter("headers", lambda header: header["key"] == name)
+    value = sf.try_element_at(of_name, sf.lit(-1))["value"]  # null if there is no such header
     # Longs sort as their bytes do, negative ones below the others.
     place = sf.struct((sf.hex(sf.substring(value, 1, 1)) < "80").alias("is_positive"), value.alias("bytes"))
     return sf.when(sf.length(value) == LONG, place)

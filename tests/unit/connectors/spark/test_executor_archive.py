@@ -18,7 +18,7 @@ from connectors.spark.executor_archive import FOLDER, distributions, ensure_arch
 IMPORT_TASKS = """
 import importlib, pkgutil, sys
 import compactor, connectors
-of_driver = "cli dev jvm metrics progress rest runtime spark".split()
+of_driver = "cli dev jvm metrics progress rest runtime spark tables".split()
 for package in (compactor, connectors):
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
         parts = module.name.split(".")
