@@ -14,7 +14,7 @@ from tests.support.deployment import PROCESS_TIMEOUT_S, Deployment, Process
 from tests.support.kafka import end_offsets, produce, wait_until
 from tests.support.records import random_records
 
-GRACEFUL_S = 5.0
+GRACEFUL_S = 10.0
 AROUND_S = 5.0
 """What the process needs beside: to hear of it, and to end."""
 
