@@ -51,6 +51,10 @@ _ESCAPE: Final = re.compile(
 """A character as JSON and Protobuf escape it."""
 _READ: Final = 10_000
 """Characters of it that are searched for words before credentials: an answer may have 4 MiB."""
+_TYPES: Final = frozenset(
+    ("AVRO", "JSON", "PROTOBUF", "ASYNCAPI", "GRAPHQL", "KCONNECT", "OPENAPI", "WSDL", "XML", "XSD")
+)
+"""Types of schemas that Confluent's and Apicurio's registries have."""
 
 
 class IdKind(Enum):
@@ -88,7 +92,7 @@ class Reference(Struct, frozen=True):
 
 
 class RegisteredSchema(Struct, frozen=True):
-    """A schema's text, its type (AVRO, JSON, PROTOBUF), and what it refers to."""
+    """A schema's text, its type (AVRO, JSON, PROTOBUF, another of `_TYPES`, or `unknown`), and what it refers to."""
 
     text: str
     kind: str = "AVRO"
@@ -189,10 +193,14 @@ class RegistryAnswer(Struct, frozen=True):
 
 
 def schema_of(body: Mapping[str, Any]) -> RegisteredSchema:
-    """Reads a schema. Raises KeyError, TypeError, ValueError, AttributeError for a body that has none."""
+    """Reads a schema. Raises KeyError, TypeError, ValueError, AttributeError for a body that has none.
+
+    A type that no registry has is not quoted by errors of records: it may repeat what was sent as credentials.
+    """
+    kind = text_of(body.get("schemaType") or "AVRO")
     return RegisteredSchema(
         text=text_of(body["schema"]),
-        kind=text_of(body.get("schemaType") or "AVRO"),
+        kind=kind if kind in _TYPES else "unknown",
         references=tuple(map(_reference, body.get("references") or ())),
     )
 
