@@ -11,8 +11,8 @@ Any read but one within bounds also ends if its records have grown too much (`Ta
 A job of the connector's also ends after TURN_S; the next ones have only as many offsets as a turn suffices for.
 
 A portion of a micro-batch is read with those of other connectors; the driver reads the micro-batch if their offsets
-together are at most DRIVER_READ_MAX. All other routes are *apart*: the connector's own thread has the portion read, and
-no other connector waits for it.
+together are at most DRIVER_READ_MAX (`MicroBatches` adds them up). All other routes are *apart*: the connector's own
+thread has the portion read, and no other connector waits for it.
 """
 
 from __future__ import annotations
