@@ -135,12 +135,13 @@ class ColumnLayout(NamedTuple):
     """The columns that the keys or values of a snapshot become: the fields of `type`.
 
     `renamed` has the field of each column that has another name. `kept` is what the next snapshot begins with, None if
-    it begins with nothing.
+    it begins with nothing. `schemas` are those that records were read with, by which a converter writes them again.
     """
 
     type: pa.StructType
     renamed: Mapping[str, str]
     kept: str | None = None
+    schemas: tuple[str, ...] = ()
 
 
 class Decoded(NamedTuple):
@@ -191,6 +192,11 @@ class ColumnTypes(Protocol):
     @property
     def settings(self) -> str:
         """What differs between two that would make other columns of the same records."""
+        ...
+
+    @property
+    def converter(self) -> Mapping[str, str]:
+        """What reads and writes the bytes: its class under "class", and its settings; nothing of it is secret."""
         ...
 
     def survey(self) -> Survey:

@@ -65,7 +65,9 @@ class Typed(Struct, frozen=True, kw_only=True):
 
     `settings` differs if the columns of two snapshots are made in other ways. `renamed`: the field of each column that
     has another name. `unplaced` counts records by the column that holds them whole, `first` has some of them. `kept` is
-    what the next snapshot begins its columns with, by side.
+    what the next snapshot begins its columns with, by side. `converters` has by side what reads and writes the bytes
+    that the columns are of: its `class`, and its settings, nothing secret. `schemas` has by side those that the
+    records were read with, that of the most first. Older snapshots have neither.
     """
 
     value_format: str
@@ -76,6 +78,8 @@ class Typed(Struct, frozen=True, kw_only=True):
     unplaced: dict[str, int] = {}
     first: tuple[Unplaced, ...] = ()
     kept: dict[str, str] = {}
+    converters: dict[str, dict[str, str]] = {}
+    schemas: dict[str, tuple[str, ...]] = {}
 
 
 class Misfits(Struct, frozen=True):

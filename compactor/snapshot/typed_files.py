@@ -134,6 +134,8 @@ def write_typed(
             unplaced=dict(sorted(counts.items())),
             first=tuple(first[:_NAMED]),
             kept={side: layout.kept for side, layout in layouts.items() if layout.kept is not None},
+            converters={side: dict(types.converter) for side, types in sides.items()},
+            schemas={side: layout.schemas for side, layout in layouts.items() if layout.schemas},
         ),
     )
 

@@ -11,7 +11,7 @@ from compactor.errors import FoldError, MissingFileError
 from compactor.snapshot.manifest import Manifest
 from compactor.storage.base import Storage
 from compactor.storage.locations import NO_OPTIONS, StoreOptions, open_storage
-from connectors.bootstrap.changes import Changes
+from connectors.bootstrap.changes import ChangeDecoder, Changes
 from connectors.bootstrap.output_log import Clients
 from connectors.bootstrap.position import ReaderPosition, first_position
 from connectors.bootstrap.records import TableRecord
@@ -19,7 +19,7 @@ from connectors.bootstrap.snapshot_files import RecordColumns, SnapshotFiles, ch
 from connectors.bootstrap.table import READY_S, Beginning, Table
 from connectors.bootstrap.table_state import TableState
 from connectors.clock import SYSTEM_CLOCK, Clock
-from connectors.errors import ConfigError, SnapshotGoneError
+from connectors.errors import BootstrapError, ConfigError, SnapshotGoneError
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
@@ -37,25 +37,33 @@ def open_table(
     location: str,
     kafka: KafkaSettings | Clients | None = None,
     *,
+    converters: Mapping[str, str] | None = None,
     store: StoreOptions = NO_OPTIONS,
     clock: Clock = SYSTEM_CLOCK,
 ) -> OpenedTable:
     """Opens the newest snapshot in `location`, a topic's folder: `<snapshot.location>/<connector>/<topic>`.
 
     `location` is a path or the URL of an object store, which is reached as the environment says, or `store`. `kafka`
-    has the settings of the clients that read the output topic; without it only the state can be read. Raises UsageError
-    if there is no snapshot, StorageError.
+    has the settings of the clients that read the output topic; without it only the state can be read. `converters` are
+    settings by which changes of a typed snapshot are read, as a connector file has them, such as the password of a
+    schema registry; what they leave open the manifest says. Raises UsageError if there is no snapshot, StorageError.
     """
     clients = kafka if isinstance(kafka, Clients) or kafka is None else Clients(kafka, kafka)
-    return OpenedTable(open_storage(location, store), clients, clock)
+    return OpenedTable(open_storage(location, store), clients, clock, converters or {})
 
 
 def resume(position: ReaderPosition | str, kafka: KafkaSettings | Clients, *, clock: Clock = SYSTEM_CLOCK) -> Changes:
     """Returns the changes from a stored position on, as `ReaderPosition.encode` has returned it.
 
-    Raises ResumeError if what changed since may be missing, and UnreachableError.
+    The changes are as the output has them. Raises ResumeError if what changed since may be missing, UnreachableError,
+    and BootstrapError for a position of typed changes: these go on by `open_table(…).changes(position)`.
     """
-    begun = position if isinstance(position, ReaderPosition) else ReaderPosition.decode(position)
+    begun = _decoded(position)
+    if begun.typed:
+        raise BootstrapError(
+            f"The position is of changes of topic {begun.topic} with typed keys or fields; here they would have bytes.",
+            "Go on with open_table(location, kafka).changes(position), which reads them as before.",
+        )
     return Changes(kafka if isinstance(kafka, Clients) else Clients(kafka, kafka), begun, clock)
 
 
@@ -66,13 +74,18 @@ class OpenedTable:
     is read in its place. Afterwards SnapshotGoneError is raised: open it again.
     """
 
-    def __init__(self, place: Storage, clients: Clients | None, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self, place: Storage, clients: Clients | None, clock: Clock = SYSTEM_CLOCK, converters: Mapping[str, str] = {}
+    ) -> None:
         self._place = place
         self._clients = clients
         self._clock = clock
         # What is read; another one takes its place if it is removed before anything of it was handed out.
         self._files = _tried(lambda: newest_snapshot(place))
         self._is_handed_out = False
+        self._converters = dict(converters)
+        # The columns of a typed snapshot, read with its first record, as it may be gone later; the snapshot's id.
+        self._columns: tuple[str, pa.Schema] | None = None
 
     @property
     def snapshot(self) -> str:
@@ -83,6 +96,11 @@ class OpenedTable:
     def manifest(self) -> Manifest:
         """What the snapshot's manifest says."""
         return self._files.manifest
+
+    @property
+    def has_fields(self) -> bool:
+        """Whether records and changes have the columns of their values by name, in place of bytes."""
+        return RecordColumns(self._files).has_fields
 
     def arrow(self) -> pa.Table:
         """Reads the state into memory, with the columns of the snapshot's files."""
@@ -115,18 +133,37 @@ class OpenedTable:
         """The position of a reader that has the state and no change. Raises ResumeError if there is no output topic."""
         return first_position(self.manifest, self.snapshot)
 
-    def changes(self) -> Changes:
-        """Returns the changes from the end of the snapshot on, by the keys that its records have.
+    def changes(self, position: ReaderPosition | str | None = None) -> Changes:
+        """Returns the changes from the end of the snapshot on, or from a stored `position` on.
 
-        Raises ResumeError, UnreachableError, and BootstrapError if the snapshot does not have the keys as bytes.
+        They have typed keys, and fields, if the snapshot has. Raises ResumeError, UnreachableError, and BootstrapError
+        or ConfigError if the snapshot lacks the keys, or nothing says by which converters changes are read.
         """
-        self.check_keys()
+        clients, decoder = self._reached(), self._decoder()
+        begun = self.position if position is None else _decoded(position)
         self._is_handed_out = True
-        return Changes(self._reached(), self.position, self._clock)
+        try:
+            return Changes(clients, begun, self._clock, decoder)
+        except BaseException:
+            if decoder is not None:
+                decoder.close()
+            raise
 
-    def check_keys(self) -> None:
-        """Raises BootstrapError if the records have other keys than changes: typed ones, or none."""
+    def check_changes(self) -> None:
+        """Raises BootstrapError or ConfigError if `changes` would; no server is asked."""
+        if (decoder := self._decoder()) is not None:
+            decoder.close()
+
+    def _decoder(self) -> ChangeDecoder | None:
+        """Returns what gives changes typed keys and fields; None if the snapshot has bytes."""
         check_keys(self._files)
+        if not self._files.is_typed:
+            return None
+        from connectors.bootstrap.typed_changes import TypedChanges  # converters, which most tables do not need
+
+        columns = self._whole(lambda _: self._columns)
+        assert columns is not None, "a typed snapshot's columns are read first"
+        return TypedChanges(self._files, columns[1], self._converters)
 
     def table(self, ready_s: float = READY_S) -> Table:
         """Returns a table that stays current once it is entered: `with open_table(…).table() as customers`.
@@ -134,10 +171,11 @@ class OpenedTable:
         `ready_s`: how long (s) it may take to read what came after the snapshot. Raises as `changes` does, and
         BootstrapError if the snapshot's records cannot be told apart by key.
         """
-        clients, place, clock = self._reached(), self._place, self._clock
+        clients, place, clock, converters = self._reached(), self._place, self._clock, self._converters
 
         def begin() -> Beginning:
-            newest = OpenedTable(place, clients, clock)
+            newest = OpenedTable(place, clients, clock, converters)
+            newest.check_changes()
             state = newest._whole(TableState)
             return Beginning(newest.snapshot, state, newest.changes())
 
@@ -156,6 +194,8 @@ class OpenedTable:
 
         def again() -> T:
             try:
+                if self._files.is_typed and (self._columns is None or self._columns[0] != self._files.id):
+                    self._columns = self._files.id, self._files.columns()
                 return read(self._files)
             except MissingFileError as error:
                 if self._is_handed_out:
@@ -176,6 +216,10 @@ class OpenedTable:
             f"Snapshot {self.snapshot} in {self._place.location} was removed while it was read: {error.message}",
             "Open the table again, which begins with the newest. A larger snapshot.retention.count gives more time.",
         )
+
+
+def _decoded(position: ReaderPosition | str) -> ReaderPosition:
+    return position if isinstance(position, ReaderPosition) else ReaderPosition.decode(position)
 
 
 def _begun(files: SnapshotFiles) -> Iterator[pa.RecordBatch]:

@@ -31,6 +31,7 @@ class ReaderPosition(Struct, frozen=True, kw_only=True):
     `offsets` are the next to read, by output partition. `source_offsets` and `generations`, by source partition, say
     what the snapshot stands for that the reader began with. `since_ms`: all that readers saw of the output at this time
     lies before `offsets`. If that is not known, `safe_until_ms` says until when the reader can go on; None is for ever.
+    `typed`: the changes before it had typed keys or fields.
     """
 
     format_version: int = VERSION
@@ -43,6 +44,7 @@ class ReaderPosition(Struct, frozen=True, kw_only=True):
     generations: dict[str, int] = {}
     since_ms: int | None = None
     safe_until_ms: int | None = None
+    typed: bool = False
 
     def encode(self) -> str:
         """Encodes it as JSON."""

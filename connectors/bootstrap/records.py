@@ -18,8 +18,7 @@ class TableRecord(Struct, frozen=True):
     """The last record of a key.
 
     `partition` and `offset` are those of the source topic, None if they are not known. `timestamp` is in ms since the
-    epoch. `fields` are the columns of a typed snapshot, by name: `value` is None then. A record that has changed since
-    the snapshot has its `value` alone, as it is in the output.
+    epoch. `fields` are the columns of a typed snapshot, by name: `value` is None then.
     """
 
     key: Any
@@ -32,17 +31,20 @@ class TableRecord(Struct, frozen=True):
 
 
 class Change(Struct, frozen=True):
-    """A record of the output topic, as it is there: `value` None deletes `key`.
+    """A record of the output topic: `value` None deletes `key`.
 
-    `partition` and `offset` are those of the output topic, `timestamp` is in ms since the epoch.
+    `partition` and `offset` are those of the output topic, `timestamp` is in ms since the epoch. `value` is as it is
+    there, and so is `key`, unless the table's snapshot has typed keys: then it is one. `fields` are the columns of the
+    value, by name, if the snapshot has typed values.
     """
 
     partition: int
     offset: int
     timestamp: int
-    key: bytes
+    key: Any
     value: bytes | None
     headers: NamedHeaders
+    fields: dict[str, Any] | None = None
 
     @property
     def record(self) -> TableRecord | None:
@@ -54,12 +56,22 @@ class Change(Struct, frozen=True):
         sent_ms = None if sent is None else whole(sent)
         return TableRecord(
             key=self.key,
-            value=self.value,
+            value=self.value if self.fields is None else None,
+            fields=self.fields,
             partition=self.partition if source is None else source[1],
             offset=None if source is None else source[2],
             timestamp=self.timestamp if sent_ms is None else sent_ms,
             headers=tuple(header for header in self.headers if not header[0].startswith(OWN_HEADERS)),
         )
+
+
+def comparable(key: Any) -> Any:
+    """Returns what a dict finds a typed key by, however it is nested; bytes, texts and numbers are their own."""
+    if isinstance(key, dict):
+        return tuple(sorted((name, comparable(part)) for name, part in key.items()))
+    if isinstance(key, list | tuple):
+        return tuple(map(comparable, key))
+    return "NaN" if isinstance(key, float) and key != key else key  # noqa: PLR0124  # NaN equals nothing
 
 
 def change_of(message: Any, headers: Headers) -> Change:

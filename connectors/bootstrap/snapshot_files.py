@@ -14,8 +14,9 @@ from compactor.errors import FoldError
 from compactor.snapshot import manifest, row_groups
 from compactor.snapshot.content import APPEND
 from compactor.snapshot.manifest import DataFile, Manifest
+from compactor.snapshot.typed_table import REST
 from compactor.storage.base import Storage
-from connectors.bootstrap.records import TableRecord
+from connectors.bootstrap.records import TableRecord, comparable
 from connectors.errors import BootstrapError
 from connectors.snapshot_folder import newest_in
 
@@ -42,6 +43,11 @@ class SnapshotFiles(Struct, frozen=True):
     def is_appended(self) -> bool:
         """Whether it has every record, not the last of each key."""
         return self.manifest.snapshot_mode == APPEND
+
+    def columns(self) -> pa.Schema:
+        """Reads the columns of its files, which are all alike. Raises MissingFileError if the snapshot was removed."""
+        with self._open(self.manifest.files[0]) as reader:
+            return reader.schema_arrow
 
     def tables(self) -> Iterator[pa.Table]:
         """Yields the records of each file. Raises MissingFileError if the snapshot was removed."""
@@ -93,7 +99,7 @@ def newest_snapshot(place: Storage) -> SnapshotFiles:
 
 
 def check_keys(snapshot: SnapshotFiles) -> None:
-    """Raises BootstrapError if the records of `snapshot` have other keys than the changes of the output."""
+    """Raises BootstrapError if the records of `snapshot` do not have their keys."""
     columns = RecordColumns(snapshot)
     place = f"Snapshot {snapshot.id} in {snapshot.place.location}"
     if columns.key not in {column.name for column in snapshot.manifest.schema}:
@@ -101,25 +107,24 @@ def check_keys(snapshot: SnapshotFiles) -> None:
             f"{place} has no column {columns.key}, so its records cannot be told apart.",
             "Put _key into snapshot.metadata.columns, and take a snapshot.",
         )
-    if not columns.has_raw_keys:
-        raise BootstrapError(
-            f"{place} has typed keys in its column {columns.key}, and changes have the bytes of their keys.",
-            "Set snapshot.key.format=bytes, and take a snapshot; or read changes by themselves, and decode their keys: "
-            "resume(opened.position, kafka).",
-        )
 
 
 class RecordColumns:
-    """Makes records of the rows of one snapshot: key and value as in the topic, or fields if it is typed."""
+    """Makes records of the rows of one snapshot: key and value as in the topic, or fields if it is typed.
+
+    A typed key that fits no column is its bytes.
+    """
 
     def __init__(self, snapshot: SnapshotFiles) -> None:
         typed = snapshot.manifest.typed
         self._prefix = "" if typed is UNSET else "_"
-        # Whether values are columns, and the keys bytes as they are in the topic.
-        self._has_fields = typed is not UNSET and typed.value_format != "bytes"
+        # Whether values are columns; and whether keys are bytes, as they are in the topic.
+        self.has_fields = typed is not UNSET and typed.value_format != "bytes"
         self.has_raw_keys = typed is UNSET or typed.key_format == "bytes"
         self.key = f"{self._prefix}key"
         self.partition = f"{self._prefix}partition"
+        self.offset = f"{self._prefix}offset"
+        self.timestamp = f"{self._prefix}timestamp"
 
     def plain(self, data: pa.RecordBatch) -> pa.RecordBatch:
         """Returns `data` as records have it: text of keys and values as bytes, the record's time in ms.
@@ -132,33 +137,51 @@ class RecordColumns:
         """Makes the record of a row of the columns of a batch that `plain` has returned."""
         return self._record({name: column[row].as_py() for name, column in columns.items()})
 
+    def keys(self, batch: pa.RecordBatch) -> list[Any]:
+        """Returns what the keys of a batch that `plain` has returned are looked up by (`records.comparable`)."""
+        keys = batch.column(self.key)
+        if self.has_raw_keys:
+            return keys.to_pylist()
+        listed = list(map(comparable, keys.to_pylist())) if _may_differ(keys.type) else keys.to_pylist()
+        unplaced = batch.column(REST["key"])
+        if unplaced.null_count == len(unplaced):
+            return listed
+        rest = unplaced.to_pylist()
+        return [key if raw is None else raw for key, raw in zip(listed, rest, strict=True)]
+
     def records(self, batch: pa.RecordBatch) -> Iterator[TableRecord]:
         """Yields the records of a batch that `plain` has returned."""
         return map(self._record, batch.to_pylist())
 
     def _record(self, values: dict[str, Any]) -> TableRecord:
         own = {name: values.pop(f"{self._prefix}{name}", None) for name in _OWN}
+        unplaced = values.pop(REST["key"], None) if self._prefix else None
         return TableRecord(
-            key=own["key"],
-            value=None if self._has_fields else values.pop("value"),
+            key=own["key"] if unplaced is None else unplaced,
+            value=None if self.has_fields else values.pop("value"),
             partition=own["partition"],
             offset=own["offset"],
             timestamp=own["timestamp"],
             headers=tuple((header["key"], header["value"]) for header in own["headers"] or ()),
-            fields=values if self._has_fields else None,
+            fields=values if self.has_fields else None,
         )
 
     def _plain_type(self, field: pa.Field) -> pa.DataType:
         if field.name == f"{self._prefix}timestamp":
             return pa.int64()
         is_raw = self.has_raw_keys and field.name == self.key
-        if is_raw or (field.name == "value" and not self._has_fields):
+        if is_raw or (field.name == "value" and not self.has_fields):
             return pa.binary()
         return _without_ns(field.type)
 
 
 _OWN: Final = ("key", "partition", "offset", "timestamp", "headers")
 """The fields of a record that a snapshot's metadata columns have."""
+
+
+def _may_differ(kind: pa.DataType) -> bool:
+    """Returns whether a key of Python differs from what it is looked up by."""
+    return pa.types.is_nested(kind) or pa.types.is_floating(kind)
 
 
 def _without_ns(kind: pa.DataType) -> pa.DataType:

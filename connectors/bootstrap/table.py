@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 import structlog
 
@@ -39,10 +39,10 @@ class Beginning(NamedTuple):
 class Table:
     """The last record of each key, kept current by a thread; a context manager. Any threads may read it.
 
-    `table[key]` and `get` take the key's bytes. If a key is in several partitions, they give the record of the latest
-    time, while `len` and an iteration count each. What a reader gets was so at some moment of its call. If reading on
-    fails for good, every read raises the error. A table that cannot go on in the output begins again with the newest
-    snapshot.
+    `table[key]` and `get` take the key's bytes, or a typed key as its records have it. If a key is in several
+    partitions, they give the record of the latest time, while `len` and an iteration count each. What a reader gets was
+    so at some moment of its call. If reading on fails for good, every read raises the error. A table that cannot go on
+    in the output begins again with the newest snapshot.
 
     `begin` loads the newest snapshot and opens its changes, and `ready_s` is how long (s) what is there may take.
     """
@@ -73,13 +73,13 @@ class Table:
     ) -> None:
         self.close()
 
-    def __getitem__(self, key: bytes) -> TableRecord:
+    def __getitem__(self, key: Any) -> TableRecord:
         record = self.get(key)
         if record is None:
             raise KeyError(key)
         return record
 
-    def __contains__(self, key: bytes) -> bool:
+    def __contains__(self, key: Any) -> bool:
         return self.get(key) is not None
 
     def __len__(self) -> int:
@@ -88,7 +88,7 @@ class Table:
     def __iter__(self) -> Iterator[TableRecord]:
         return iter(self._state())
 
-    def get(self, key: bytes) -> TableRecord | None:
+    def get(self, key: Any) -> TableRecord | None:
         """Returns the record of `key`, None if there is none. Raises what ended the reading."""
         return self._state().get(key)
 

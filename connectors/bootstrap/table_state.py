@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 from msgspec import UNSET
 
-from connectors.bootstrap.records import Change, TableRecord
+from connectors.bootstrap.records import Change, TableRecord, comparable
 from connectors.bootstrap.snapshot_files import RecordColumns, SnapshotFiles, check_keys
 from connectors.errors import BootstrapError
 
@@ -39,9 +39,11 @@ class TableState:
         self._arrays: list[dict[str, pa.Array]] = []
         self._starts: list[int] = []
         # The row of each key of the snapshot, by group: a dict for each batch.
-        self._rows: dict[Group, list[dict[bytes, int]]] = {}
+        self._rows: dict[Group, list[dict[Any, int]]] = {}
+        # Rows of a typed key that another row has as well: the topic has two encodings of it.
+        self._superseded: set[int] = set()
         # What has changed since: None is a deleted key. A group is in here if it is in `_rows`.
-        self._changed: dict[Group, dict[bytes, TableRecord | None]] = {}
+        self._changed: dict[Group, dict[Any, TableRecord | None]] = {}
         # The groups as readers go through them; replaced when there is another one.
         self._groups: tuple[Group, ...] = ()
         # How many records there are now.
@@ -58,29 +60,36 @@ class TableState:
     def __len__(self) -> int:
         return self._count
 
-    def get(self, key: bytes) -> TableRecord | None:
+    def get(self, key: Any) -> TableRecord | None:
         """Returns the record of `key`; of several partitions that of the latest time, then of the last partition."""
-        records = [record for group in self._groups if (record := self._record(group, key)) is not None]
+        own = comparable(key)
+        records = [record for group in self._groups if (record := self._record(group, own)) is not None]
         return max(records, key=_age) if len(records) > 1 else records[0] if records else None
 
     def __iter__(self) -> Iterator[TableRecord]:
         """Yields every record; a key may be there once for each partition."""
         changed = {group: self._changed[group].copy() for group in self._groups}
-        for batch in self._batches:
-            for record in self._columns.records(batch):
-                if record.key not in changed[record.partition if self._has_partitions else None]:
+        for start, batch in zip(self._starts, self._batches, strict=True):
+            for row, record in enumerate(self._columns.records(batch), start):
+                group = record.partition if self._has_partitions else None
+                if comparable(record.key) not in changed[group] and row not in self._superseded:
                     yield record
         for records in changed.values():
             yield from (record for record in records.values() if record is not None)
 
     def apply(self, changes: Iterable[Change]) -> None:
-        """Replaces and deletes the records of the keys of `changes`."""
-        for change in changes:
-            group = change.partition if self._has_partitions else None
+        """Replaces and deletes the records of the keys of `changes`, of each key once: by its last change.
+
+        So no reader sees a typed key missing between the tombstone of one encoding and the record of the next.
+        """
+        last = {
+            (change.partition if self._has_partitions else None, comparable(change.key)): change for change in changes
+        }
+        for (group, key), change in last.items():
             if group not in self._changed:
                 self._rows[group], self._changed[group] = [], {}
                 self._groups = (*self._groups, group)
-            changed, key, record = self._changed[group], change.key, change.record
+            changed, record = self._changed[group], change.record
             row = self._row(group, key)
             was_there = changed[key] is not None if key in changed else row is not None
             if record is None and row is None:
@@ -89,7 +98,7 @@ class TableState:
                 changed[key] = record
             self._count += (record is not None) - was_there
 
-    def _record(self, group: Group, key: bytes) -> TableRecord | None:
+    def _record(self, group: Group, key: Any) -> TableRecord | None:
         changed = self._changed[group]
         try:
             return changed[key]
@@ -97,7 +106,7 @@ class TableState:
             row = self._row(group, key)
             return None if row is None else self._at(row)
 
-    def _row(self, group: Group, key: bytes) -> int | None:
+    def _row(self, group: Group, key: Any) -> int | None:
         return next((rows[key] for rows in self._rows[group] if key in rows), None)
 
     def _at(self, row: int) -> TableRecord:
@@ -105,21 +114,44 @@ class TableState:
         return self._columns.record(self._arrays[batch], row - self._starts[batch])
 
     def _add(self, batch: pa.RecordBatch) -> None:
+        start = self._starts[-1] + self._batches[-1].num_rows if self._starts else 0
         self._batches.append(batch)
         self._arrays.append(dict(zip(batch.schema.names, batch.columns, strict=True)))
-        self._starts.append(self._count)
-        keys = batch.column(self._columns.key)
+        self._starts.append(start)
+        keys = self._columns.keys(batch)
         if not self._has_partitions:
-            self._index(None, keys, range(self._count, self._count + batch.num_rows))
-        else:
-            numbers = batch.column(self._columns.partition).to_numpy()
-            for number in np.unique(numbers).tolist():
-                rows = np.flatnonzero(numbers == number)
-                self._index(number, keys.take(pa.array(rows)), (rows + self._count).tolist())
-        self._count += batch.num_rows
+            self._index(None, keys, range(start, start + batch.num_rows))
+            return
+        numbers = batch.column(self._columns.partition).to_numpy()
+        for number in np.unique(numbers).tolist():
+            rows = np.flatnonzero(numbers == number).tolist()
+            self._index(number, [keys[row] for row in rows], [start + row for row in rows])
 
-    def _index(self, group: Group, keys: pa.Array, rows: Iterable[int]) -> None:
-        self._rows.setdefault(group, []).append(dict(zip(keys.to_pylist(), rows, strict=True)))
+    def _index(self, group: Group, keys: list[Any], rows: Iterable[int]) -> None:
+        dicts = self._rows.setdefault(group, [])
+        if self._columns.has_raw_keys:
+            dicts.append(dict(zip(keys, rows, strict=True)))
+            self._count += len(keys)
+            return
+        if not dicts:
+            dicts.append({})
+        known = dicts[0]
+        for key, row in zip(keys, rows, strict=True):
+            before = known.get(key)
+            if before is None:
+                self._count += 1
+            elif self._order(before) > self._order(row):
+                self._superseded.add(row)
+                continue
+            else:
+                self._superseded.add(before)
+            known[key] = row
+
+    def _order(self, row: int) -> tuple[int, ...]:
+        """Returns what says which of two rows of one key is the later one: the offset within a partition."""
+        record = self._at(row)
+        offset = -1 if record.offset is None else record.offset
+        return (offset,) if self._has_partitions else (*_age(record), offset)
 
 
 def _age(record: TableRecord) -> tuple[int, int]:

@@ -53,6 +53,15 @@ SomePartitionOption = Annotated[
 ]
 PartitionOption = Annotated[int, typer.Option("--partition", help="Its partition.", metavar="P", min=0)]
 
+ConvertersOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--connector",
+        help="The connector file, if keys or values are read by settings that snapshots do not hold, such as a login.",
+        metavar="FILE",
+    ),
+]
+
 TimeoutOption = Annotated[
     int, typer.Option("--timeout", help="How long a live worker is waited for.", metavar="SECONDS", min=1)
 ]
@@ -108,6 +117,16 @@ def configs_of(connector: Path, worker: Path | None) -> tuple[WorkerConfig, Conn
 
     config = worker_of(worker)
     return config, load_connector(connector, config).config
+
+
+def converters_of(connector: Path | None, worker: WorkerConfig) -> dict[str, str]:
+    """Returns the settings of what writes a connector's records; none without a file. Raises ConfigError."""
+    if connector is None:
+        return {}
+    from connectors.config.files import load_connector
+    from connectors.typed.converter_settings import settings_of
+
+    return settings_of(load_connector(connector, worker).config.chain_spec(worker.given))
 
 
 def warn_of_variables() -> None:

@@ -24,7 +24,9 @@ from connectors.machine_errors import refuse_machine
 from connectors.registry.patience import Patience
 from connectors.rejection import reason_of
 from connectors.transforms.transform import Side
+from connectors.typed import kept_schemas
 from connectors.typed.arrow_types import check_size
+from connectors.typed.converter_settings import CLASS, shown_settings
 from connectors.typed.decoder import MOST_BYTES, TypeDecoder
 from connectors.typed.kinds import SurveyedType, text_of, type_from
 from connectors.typed.record_reader import WAIT_S, RecordReader
@@ -59,6 +61,11 @@ class ValueTypes(Struct, frozen=True, kw_only=True):
         told = msgspec.json.encode([kind.__name__, texts])
         return hashlib.sha256(told).hexdigest()[:16]
 
+    @property
+    def converter(self) -> dict[str, str]:
+        """See `ColumnTypes`: no password, no file, no placeholder, and no address with a login or a query."""
+        return {CLASS: self._class.name, **shown_settings(self._class)}
+
     def survey(self) -> TypeSurvey:
         """See `ColumnTypes`."""
         return TypeSurvey(self.reader())
@@ -66,10 +73,13 @@ class ValueTypes(Struct, frozen=True, kw_only=True):
     def layout(self, kinds: Mapping[bytes, int], kept: str | None, taken: Collection[str]) -> ColumnLayout:
         """See `ColumnTypes`: what is kept are the columns of values without a schema."""
         types, shapes, count = Counter[pa.DataType](), Shapes(), 0
+        schemas, more = Counter[str](), False
         for data, records in kinds.items():
             kind = msgspec.json.decode(data, type=SurveyedType)
             if kind.type is not None:
                 types[type_from(kind.type)] += records
+                schemas.update(dict.fromkeys(kind.schemas, records))
+                more = more or kind.more
             if kind.shape is not None:
                 shapes.merge(kind.shape)
                 count += records
@@ -79,7 +89,8 @@ class ValueTypes(Struct, frozen=True, kw_only=True):
             types[plain] += count
         columns = layout_of(types)
         unique = named(columns, taken)
-        return ColumnLayout(unique, renamed(unique), None if plain is None else text_of(plain))
+        texts = kept_schemas.chosen(schemas, more=more)
+        return ColumnLayout(unique, renamed(unique), None if plain is None else text_of(plain), texts)
 
     def decoder(self, layout: ColumnLayout) -> TypeDecoder:
         """See `ColumnTypes`."""

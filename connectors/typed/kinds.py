@@ -11,10 +11,15 @@ from connectors.typed.shape import ValueShape
 
 
 class SurveyedType(Struct, frozen=True):
-    """A type (Arrow's IPC in Base64), or the shape of values without a schema."""
+    """A type (Arrow's IPC in Base64), or the shape of values without a schema.
+
+    `schemas` are some of those that have the type (`kept_schemas`), `more`: there are others.
+    """
 
     type: str | None = None
     shape: ValueShape | None = None
+    schemas: tuple[str, ...] = ()
+    more: bool = False
 
 
 def text_of(kind: pa.DataType) -> str:

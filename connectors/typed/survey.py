@@ -16,6 +16,7 @@ from connectors.data.record import Header
 from connectors.data.schema import Schema
 from connectors.errors import RegistryError
 from connectors.machine_errors import refuse_machine
+from connectors.typed import kept_schemas
 from connectors.typed.arrow_types import type_of
 from connectors.typed.kinds import SurveyedType, text_of
 from connectors.typed.record_reader import CHUNK_ROWS, HeadersOf, RecordReader, chunks, waiting
@@ -32,9 +33,14 @@ _KINDS_BYTES: Final = 4 << 20
 
 
 class _Count(Struct):
-    """How many records of one type there are so far."""
+    """How many records of one type there are so far.
+
+    `schemas` are the texts of some of the schemas that have it, `more`: there are others.
+    """
 
     records: int = 0
+    schemas: list[str] = []
+    more: bool = False
 
 
 class TypeSurvey:
@@ -49,6 +55,8 @@ class TypeSurvey:
         self._of_head: dict[bytes, _Count | None] = {}
         # How many more bytes of types may be sent.
         self._left = _KINDS_BYTES
+        # How many more bytes of schemas: a manifest has no more.
+        self._left_of_schemas = kept_schemas.MOST_BYTES
         self._shapes = Shapes()
         # Records without a schema so far.
         self._plain = 0
@@ -96,7 +104,16 @@ class TypeSurvey:
         kind = type_of(schema)
         if kind not in self._counts and not self._has_room(kind):
             return _Count()
-        return self._counts.setdefault(kind, _Count())
+        count = self._counts.setdefault(kind, _Count())
+        text = kept_schemas.text_of(schema)
+        if text is not None and text in count.schemas:
+            return count
+        if text is None or len(count.schemas) >= kept_schemas.MOST_OF_TYPE or len(text) > self._left_of_schemas:
+            count.more = True
+        else:
+            self._left_of_schemas -= len(text)
+            count.schemas.append(text)
+        return count
 
     def _has_room(self, kind: pa.DataType) -> bool:
         """Returns whether a new type may be sent to the worker, and takes its room."""
@@ -133,7 +150,8 @@ class TypeSurvey:
     def kinds(self) -> Mapping[bytes, int]:
         """See `Survey`."""
         kinds = {
-            msgspec.json.encode(SurveyedType(type=text_of(kind))): each.records for kind, each in self._counts.items()
+            msgspec.json.encode(SurveyedType(text_of(kind), schemas=tuple(each.schemas), more=each.more)): each.records
+            for kind, each in self._counts.items()
         }
         if self._plain:
             kinds[msgspec.json.encode(SurveyedType(shape=self._shapes.whole))] = self._plain

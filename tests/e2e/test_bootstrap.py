@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from contextlib import closing
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from connectors.errors import ResumeError
 from tests.support.deployment import Deployment
 from tests.support.kafka import Read, consume_all, create_topic, delete_topic, produce
 from tests.support.records import live_records, random_records
+from tests.support.snapshot_recipes import recipes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,9 +84,9 @@ def test_a_table_is_the_snapshot_and_each_change_once(spark: SparkSession, deplo
 
 
 def _run_page(deployment: Deployment) -> None:
-    """Runs the examples of docs/bootstrap.md, one after the other."""
+    """Runs the examples of docs/bootstrap.md, one after the other, but those of typed snapshots."""
     names: dict[str, object] = {}
-    for code in re.findall(r"(?ms)^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8")):
+    for code in chain.from_iterable(codes for heading, codes in recipes(PAGE).items() if "Typed" not in heading):
         here = code.replace("snapshots/customers/customers", deployment.snapshots.location)
         exec(compile(here.replace("127.0.0.1:9092", deployment.bootstrap), str(PAGE), "exec"), names)
     assert (names["ann"], names["count"]) == (b"a", len(_expected(deployment)))

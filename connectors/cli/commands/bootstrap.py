@@ -11,7 +11,7 @@ import typer
 from msgspec import Struct
 
 from connectors.cli.commands.dump import TextOption, shows_text
-from connectors.cli.options import WorkerOption, worker_of
+from connectors.cli.options import ConvertersOption, WorkerOption, converters_of, worker_of
 from connectors.cli.output import JsonLines
 from connectors.signals import interrupt
 from connectors.terminal_text import Readable, readable
@@ -59,8 +59,19 @@ class ChangeLine(Struct, frozen=True, kw_only=True, tag="output", tag_field="fro
     partition: int
     offset: int
     timestamp: int
-    key: bytes | Readable
+    key: Any
     value: bytes | Readable
+    headers: tuple[tuple[str, bytes | Readable], ...]
+
+
+class FieldsChangeLine(Struct, frozen=True, kw_only=True, tag="output", tag_field="from"):
+    """A record of the output topic with the columns of its value, as a typed snapshot has; null deletes the key."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    key: Any
+    fields: dict[str, Any] | None
     headers: tuple[tuple[str, bytes | Readable], ...]
 
 
@@ -68,11 +79,13 @@ def bootstrap(
     location: LocationArgument,
     follow: FollowOption = False,
     text: TextOption = None,
+    connector: ConvertersOption = None,
     worker: WorkerOption = None,
 ) -> None:
     """Prints the records of the newest snapshot in LOCATION, one JSON object a line, without Spark.
 
-    With --follow each change of the output topic from there on follows, until Ctrl-C.
+    With --follow each change of the output topic from there on follows, until Ctrl-C. Changes have the fields that the
+    snapshot has: they are read by the converters that it names, or those of --connector.
     """
     config = worker_of(worker)
     from connectors.bootstrap import open_table
@@ -80,16 +93,18 @@ def bootstrap(
 
     signal.signal(signal.SIGTERM, interrupt)
     shown: Shown = readable if shows_text(text) else lambda data: data
-    opened = open_table(location, clients_of(config) if follow else None, store=store_options(config))
+    clients, converters = clients_of(config) if follow else None, converters_of(connector, config)
+    opened = open_table(location, clients, converters=converters, store=store_options(config))
+    has_fields = opened.has_fields
     if follow:
-        opened.check_keys()  # before the state is printed, with which the changes would not go together
+        opened.check_changes()  # before the state is printed
     out = JsonLines()
     with suppress(KeyboardInterrupt):
         out.write(state_lines(opened.records(), shown))
         out.flush()
         if follow:
             with opened.changes() as changes:
-                write(changes, out, shown)
+                write(changes, out, shown, has_fields=has_fields)
 
 
 def clients_of(config: WorkerConfig) -> Clients:
@@ -100,17 +115,17 @@ def clients_of(config: WorkerConfig) -> Clients:
     return Clients(client_config("consumer", config, None, {}), client_config("admin", config, None, {}))
 
 
-def write(changes: Changes, out: JsonLines, shown: Shown) -> None:
+def write(changes: Changes, out: JsonLines, shown: Shown, *, has_fields: bool) -> None:
     """Writes the changes as they come; ends once stdout has no reader."""
     while out.read_on:
-        out.write(change_line(change, shown) for change in changes.poll())
+        out.write(change_line(change, shown, has_fields=has_fields) for change in changes.poll())
         out.flush()
 
 
 def state_lines(records: Iterable[TableRecord], shown: Shown) -> Iterator[StateLine | FieldsLine]:
     """Yields the records of a snapshot as they are printed."""
     for record in records:
-        key = shown(record.key) if isinstance(record.key, bytes) else record.key
+        key = _shown_key(record.key, shown)
         headers = tuple((name, shown(value)) for name, value in record.headers)
         place = {"partition": record.partition, "offset": record.offset, "timestamp": record.timestamp}
         if record.fields is None:
@@ -119,13 +134,15 @@ def state_lines(records: Iterable[TableRecord], shown: Shown) -> Iterator[StateL
             yield FieldsLine(**place, key=key, fields=record.fields, headers=headers)
 
 
-def change_line(change: Change, shown: Shown) -> ChangeLine:
+def change_line(change: Change, shown: Shown, *, has_fields: bool = False) -> ChangeLine | FieldsChangeLine:
     """Returns a change as it is printed."""
-    return ChangeLine(
-        partition=change.partition,
-        offset=change.offset,
-        timestamp=change.timestamp,
-        key=shown(change.key),
-        value=shown(change.value),
-        headers=tuple((name, shown(value)) for name, value in change.headers),
-    )
+    place = {"partition": change.partition, "offset": change.offset, "timestamp": change.timestamp}
+    key = _shown_key(change.key, shown)
+    headers = tuple((name, shown(value)) for name, value in change.headers)
+    if has_fields:
+        return FieldsChangeLine(**place, key=key, fields=change.fields, headers=headers)
+    return ChangeLine(**place, key=key, value=shown(change.value), headers=headers)
+
+
+def _shown_key(key: Any, shown: Shown) -> Any:
+    return shown(key) if isinstance(key, bytes) else key

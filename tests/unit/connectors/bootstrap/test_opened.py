@@ -8,9 +8,10 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from msgspec.structs import replace
 
 from compactor.errors import FoldError
-from connectors.bootstrap import OpenedTable, TableRecord, open_table
+from connectors.bootstrap import OpenedTable, TableRecord, open_table, resume
 from connectors.errors import BootstrapError, ConfigError, ResumeError, SnapshotGoneError, UsageError
 from tests.support.cli import ROOT, environment
 from tests.support.snapshot_recipes import snapshots, typed_snapshot
@@ -124,14 +125,12 @@ def test_changes_need_settings_and_an_output_topic(folder: Path) -> None:
         open_table(str(folder), {"bootstrap.servers": "127.0.0.1:1"}).changes()
 
 
-def test_changes_go_with_keys_of_bytes_alone(tmp_path: Path) -> None:
-    """A typed key of the snapshot would stay beside the bytes of the same key in a change."""
-    topic = Path(typed_snapshot(tmp_path)).parents[1]
-    manifest = next(topic.glob("*/_manifest.json"))
-    manifest.write_text(manifest.read_text().replace('"key_format": "bytes"', '"key_format": "typed"'))
-    opened = open_table(str(topic), {"bootstrap.servers": "127.0.0.1:1"})
-    with pytest.raises(BootstrapError, match="typed keys in its column _key"):
-        opened.changes()
+def test_a_position_of_typed_changes_goes_on_with_the_table(folder: Path) -> None:
+    """`resume` would give it bytes: the error says what reads on as before."""
+    position = replace(open_table(str(folder)).position, typed=True)
+    with pytest.raises(BootstrapError, match="typed keys or fields") as error:
+        resume(position.encode(), {"bootstrap.servers": "127.0.0.1:1"})
+    assert "changes(position)" in error.value.action
 
 
 def test_neither_spark_nor_pandas_is_imported(folder: Path) -> None:

@@ -105,7 +105,6 @@ def test_a_key_of_a_whole_topic_is_there_once(tmp_path: Path) -> None:
     ("changes", "said"),
     [
         ({"snapshot_mode": "append"}, "has every record"),
-        ({"schema": (Column("_key", "struct<id: int64>"),), "typed": ("typed", "typed")}, "has typed keys"),
         ({"schema": (Column("_partition", "int32"),), "typed": ("typed", "bytes")}, "has no column _key"),
         ({"schema": (Column("_key", "binary"),), "typed": ("typed", "bytes")}, "has no column _partition"),
     ],

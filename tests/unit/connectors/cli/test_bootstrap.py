@@ -4,9 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from connectors.bootstrap import Change
-from connectors.cli.commands.bootstrap import change_line
+from connectors.cli.commands.bootstrap import ChangeLine, FieldsChangeLine, change_line
 from connectors.terminal_text import readable
 from tests.support.cli import execute, worker_file
 from tests.support.snapshot_recipes import snapshots, typed_snapshot
@@ -39,9 +40,11 @@ def test_a_typed_state_as_lines(tmp_path: Path) -> None:
 def test_a_change_as_a_line() -> None:
     """The record of the output as it is."""
     change = Change(1, 7, 9, b"k", None, (("n", b"\xff"),))
-    line = change_line(change, lambda data: data)
-    assert (line.partition, line.offset, line.timestamp, line.key, line.value) == (1, 7, 9, b"k", None)
+    expected = ChangeLine(partition=1, offset=7, timestamp=9, key=b"k", value=None, headers=(("n", b"\xff"),))
+    assert change_line(change, lambda data: data) == expected
     assert change_line(change, readable).key == "k"
+    typed = change_line(replace(change, key={"id": 1}, value=b"v", fields={"n": 2}), readable, has_fields=True)
+    assert (typed.key, isinstance(typed, FieldsChangeLine) and typed.fields) == ({"id": 1}, {"n": 2})
 
 
 def test_a_folder_without_snapshots(tmp_path: Path) -> None:
@@ -56,11 +59,11 @@ def test_a_broker_that_is_away(topic: Path, tmp_path: Path) -> None:
     assert (done.returncode, len(done.stdout.splitlines())) == (4, 2)
 
 
-def test_follow_refuses_typed_keys_before_the_state_is_printed(tmp_path: Path) -> None:
-    """It ends with an error, and nothing is on stdout."""
+def test_follow_says_what_it_lacks_before_the_state_is_printed(tmp_path: Path) -> None:
+    """It ends with an error that names the option, and nothing is on stdout."""
     topic = Path(typed_snapshot(tmp_path)).parents[1]
     manifest = next(topic.glob("*/_manifest.json"))
-    manifest.write_text(manifest.read_text().replace('"key_format": "bytes"', '"key_format": "typed"'))
+    manifest.write_text(manifest.read_text().replace('"converters"', '"others"'))
     done = execute("bootstrap", topic, "--follow", "--worker", worker_file(tmp_path))
-    assert (done.stdout, "snapshot.key.format=bytes" in done.stderr) == ("", True)
+    assert (done.stdout, "--connector CONNECTOR.json" in done.stderr) == ("", True)
     assert done.returncode != 0

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import duckdb
-import fastavro
 import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,41 +25,13 @@ from connectors.placeholders import resolve
 from connectors.typed.column_types import ValueTypes
 from connectors.typed.decoder import TypeDecoder
 from tests.support.engine import row
-from tests.support.memory.schema_registry import MemoryRegistry, served
+from tests.support.served_registry import Registry, served_registry
 from tests.support.typed_snapshots import TypedConnector
 
 PLAIN = {"value.converter": "keyfold.Json", "value.converter.schemas.enable": "false"}
 ENVELOPED = {"value.converter": "keyfold.Json"}
+registry = pytest.fixture(served_registry)
 NAMES = ["_key", "_partition", "_offset", "_timestamp", "_headers", "_rest"]
-
-
-class Registry:
-    """A registry that the converters of a test ask over HTTP."""
-
-    def __init__(self, url: str, memory: MemoryRegistry) -> None:
-        self.url = url
-        self.memory = memory
-
-    def settings(self, name: str = "Avro") -> dict[str, str]:
-        """Returns the settings of a converter of values."""
-        return {"value.converter": f"keyfold.{name}", "value.converter.schema.registry.url": self.url}
-
-    def avro(self, schema: Any, value: Any) -> bytes:
-        """Returns a message in Avro."""
-        written = io.BytesIO()
-        fastavro.schemaless_writer(written, fastavro.parse_schema(schema), value)
-        return self.head(schema) + written.getvalue()
-
-    def head(self, schema: Any, **more: Any) -> bytes:
-        """Registers a schema, and returns what stands before its data."""
-        return b"\0" + self.memory.add(schema, **more).to_bytes(4, "big")
-
-
-@pytest.fixture
-def registry() -> Iterator[Registry]:
-    memory = MemoryRegistry()
-    with served(memory) as url:
-        yield Registry(url, memory)
 
 
 def _json(**fields: Any) -> bytes:
