@@ -11,6 +11,8 @@ from typing import Final
 
 import pyarrow as pa
 
+from connectors.data.column_paths import has_dot, paths
+
 Leaf = Callable[[pa.DataType], pa.DataType]
 """Returns the type that a format has for a type without parts."""
 _WHOLE: Final = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
@@ -37,12 +39,17 @@ def fitting(schema: pa.Schema, leaf: Leaf) -> pa.Schema:
 def united(old: pa.Schema, new: pa.Schema) -> tuple[pa.Schema, tuple[str, ...]]:
     """Unites the columns of a table with those of its next version, by name whatever the case.
 
-    Returns them, and the names of those that get a type which the old one cannot become.
+    Returns them, and the names of those that get a type which the old one cannot become, or that go: one that the next
+    version lacks has the path of a column of that version.
     """
     newer = {field.name.lower(): field for field in new}
+    newer_paths = _dotted_paths(old, new)
     conflicts: list[str] = []
     fields: list[pa.Field] = []
     for field in old:
+        if field.name.lower() not in newer and not newer_paths.isdisjoint(paths(field.type, field.name.lower())):
+            conflicts.append(field.name)
+            continue
         other = newer.pop(field.name.lower(), field)
         kind = _wider(field.type, other.type) if field.name == other.name else None
         if kind is None:
@@ -51,9 +58,16 @@ def united(old: pa.Schema, new: pa.Schema) -> tuple[pa.Schema, tuple[str, ...]]:
     return pa.schema([*fields, *newer.values()]), tuple(conflicts)
 
 
+def _dotted_paths(old: pa.Schema, new: pa.Schema) -> set[str]:
+    """Returns the paths of `new` if they may be those of other columns of `old`, otherwise none."""
+    both = pa.struct(list(old)), pa.struct(list(new))
+    return set(paths(both[1])) if any(map(has_dot, both)) else set()
+
+
 def is_promoted(old: pa.Schema, new: pa.Schema) -> bool:
     """Returns whether a column of `old` has another type in `new`."""
-    return any(field.name not in new.names or new.field(field.name).type != field.type for field in old)
+    types = {field.name: field.type for field in new}
+    return any(types.get(field.name) != field.type for field in old)
 
 
 def rows_of(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -61,9 +75,10 @@ def rows_of(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
     What lies below a microsecond is cut.
     """
+    columns = dict(zip(table.column_names, table.columns, strict=True))  # thousands: each look-up by name is linear
     arrays = [
-        table[field.name].cast(field.type, safe=False)
-        if field.name in table.column_names
+        columns[field.name].cast(field.type, safe=False)
+        if field.name in columns
         else pa.nulls(table.num_rows, field.type)
         for field in schema
     ]

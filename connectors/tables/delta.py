@@ -169,7 +169,8 @@ def _add_columns(head: TableHead, schema: pa.Schema) -> None:
     """
     table: DeltaTable = head.handle
     read = table.version()
-    fields = [field for field in Schema.from_arrow(schema).fields if field.name not in head.schema.names]
+    known = set(head.schema.names)
+    fields = [field for field in Schema.from_arrow(schema).fields if field.name not in known]
     try:
         table.alter.add_columns(fields, commit_properties=CommitProperties(max_commit_retries=0))
     except CommitFailedError as error:

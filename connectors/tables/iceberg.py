@@ -70,9 +70,8 @@ class IcebergFiles:
         """Begins the next version; a table that is not there is made, without a row."""
         change = _IcebergChange(self._catalog, self._created(schema) if head is None else head.handle)
         if head is not None and schema != head.schema:
-            change.evolve(
-                schema, [name for name in head.schema.names if name not in schema.names or name in (replaced or ())]
-            )
+            kept = set(schema.names).difference(replaced or ())
+            change.evolve(schema, [name for name in head.schema.names if name not in kept])
         return change
 
     def expire(self, keep: int) -> None:

@@ -12,6 +12,7 @@ from typing import Final
 import pyarrow as pa
 
 from compactor.ports import WHOLE
+from connectors.data.column_paths import has_dot, paths
 from connectors.data.schema import BITS
 from connectors.errors import DataError
 from connectors.typed.arrow_types import check_size, parts_of
@@ -88,30 +89,43 @@ def layout_of(types: Mapping[pa.DataType, int]) -> pa.StructType:
 def named(columns: pa.StructType, taken: Iterable[str] = ()) -> pa.StructType:
     """Gives each column a name that no other has, in whatever case; those of `taken` are another's.
 
-    DuckDB and Spark do not tell `id` and `ID` apart. The first keeps its name, the next becomes `ID_2`: SOURCE in its
-    metadata has the name of the field.
+    DuckDB and Spark do not tell `id` and `ID` apart, nor Iceberg `a.b` and the field `b` of `a`; Delta takes no NUL.
+    The first keeps its name, the next becomes `ID_2`: SOURCE in its metadata has the name of the field.
     """
+    plain = set(paths(columns, dotted=False)) if has_dot(columns) else set[str]()  # without a dot none can be equal
+    return _named(columns, taken, "", plain)
+
+
+def _named(columns: pa.StructType, taken: Iterable[str], path: str, known: set[str]) -> pa.StructType:
+    """Names the columns below `path`. `known` has paths of columns without a dot, and gets those of others."""
     names, fields = {name.lower() for name in taken}, list[pa.Field]()
     own = {field.name.lower() for field in parts_of(columns)}
     # By name the number to go on with: thousands may differ in case alone.
     numbers: dict[str, int] = {}
     for field in parts_of(columns):
-        name, lower = field.name or "_", field.name.lower()
+        stem = field.name.replace("\0", "_")
+        if "." in stem and not known.isdisjoint(paths(field.type, f"{path}{stem.lower()}", dotted=False)):
+            stem = stem.replace(".", "_")
+        name, lower = stem or "_", stem.lower()
         while name.lower() in names or (name != field.name and name.lower() in own):
             number = numbers.get(lower, 2)
-            name, numbers[lower] = f"{field.name}_{number}", number + 1
+            name, numbers[lower] = f"{stem}_{number}", number + 1
         names.add(name.lower())
+        inside = f"{path}{name.lower()}"
+        if "." in name:
+            known.update(paths(field.type, inside, dotted=False))
         metadata = None if name == field.name else {SOURCE: field.name.encode()}
-        fields.append(pa.field(name, _named_inside(field.type), metadata=metadata))
+        fields.append(pa.field(name, _named_inside(field.type, f"{inside}.", known), metadata=metadata))
     return pa.struct(fields)
 
 
-def _named_inside(made: pa.DataType) -> pa.DataType:
+def _named_inside(made: pa.DataType, path: str, known: set[str]) -> pa.DataType:
     if pa.types.is_struct(made):
-        return named(made)
+        return _named(made, (), path, known)
     if pa.types.is_map(made):
-        return pa.map_(_named_inside(made.key_type), _named_inside(made.item_type))
-    return pa.list_(_named_inside(made.value_type)) if pa.types.is_list(made) else made
+        key = _named_inside(made.key_type, f"{path}key.", known)
+        return pa.map_(key, _named_inside(made.item_type, f"{path}value.", known))
+    return pa.list_(_named_inside(made.value_type, f"{path}element.", known)) if pa.types.is_list(made) else made
 
 
 def source_of(field: pa.Field) -> str:

@@ -353,6 +353,16 @@ def test_a_catalog_that_hangs_fails_the_snapshot(tmp_path: Path) -> None:
             bounded.commit(tables.version("first", [AB]))
 
 
+def test_a_column_that_stays_gives_way_to_one_of_its_path(tmp_path: Path) -> None:
+    """Once records have `a.b` and later ones `b` in `a`, Iceberg would take neither table nor commit for good."""
+    tables = Tables("iceberg", tmp_path)
+    before = {"a.b": 1, "_partition": 0, "_offset": 0}
+    after = {"a": {"b": 2}, "_partition": 0, "_offset": 1}
+    tables.commit([before], pa.schema([("a.b", pa.int32()), *list(SCHEMA)[2:]]))
+    tables.commit([after], pa.schema([("a", pa.struct([("b", pa.int32())])), *list(SCHEMA)[2:]]))
+    assert tables.rows() == [after]
+
+
 @pytest.mark.parametrize("before", [0, 470, 70_000])
 def test_what_a_catalog_repeats_of_its_login_is_not_shown(before: int, tmp_path: Path) -> None:
     """The failure goes into a file that commands show, so it has no part of a secret, wherever an answer is cut."""

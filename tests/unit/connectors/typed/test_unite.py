@@ -71,6 +71,24 @@ def test_names_differ_in_more_than_case() -> None:
     assert renamed(made) == {"ID_3": "ID", "_key_2": "_key", "in.A_2": "A"}
 
 
+def test_names_are_such_that_tables_take_them() -> None:
+    """Iceberg knows columns by paths, Delta ends a name at NUL: names of one record would fail a table for good."""
+    inner, nul = pa.struct([("b", I32), ("c.d", I32), ("c", pa.struct([("d", I32)]))]), pa.struct([("x\0y", I32)])
+    listed = pa.list_(pa.struct([("x", I32)]))
+    made = named(
+        pa.struct(
+            [("a.b", I32), ("a", inner), ("A.B", I32), ("l", listed), ("l.element.x", I32), ("n", nul), ("p.q", I32)]
+        )
+    )
+    assert renamed(made) == {
+        "a_b": "a.b",
+        "a.c_d": "c.d",
+        "A_B_2": "A.B",
+        "l_element_x": "l.element.x",
+        "n.x_y": "x\0y",
+    }
+
+
 def test_names_that_clash_take_one_step_each() -> None:
     """One record of 100 KB may have thousands of names that differ in case, and all that they would be renamed to."""
     cases = ["".join(letters) for letters in islice(product(*zip("abcdefghijkl", "ABCDEFGHIJKL", strict=True)), 2_450)]
