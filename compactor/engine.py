@@ -33,10 +33,11 @@ from compactor.errors import (
 from compactor.failpoints import hit
 from compactor.ingest import ingest
 from compactor.ingest.admission import without_late
-from compactor.ingest.appends import Batch, appends
+from compactor.ingest.appends import Batch, appends, unknown_partitions
 from compactor.ingest.filling import with_filled
 from compactor.ingest.rejected import rejected_topics, without_topics
 from compactor.ingest.truncates import last_truncates, of_several_partitions
+from compactor.ingest.waiting import WaitingRecords
 from compactor.metrics import ClockWarnings
 from compactor.model.actions import AnyAction, CloseTopic, ReopenTopic
 from compactor.model.order import TIMESTAMP
@@ -74,6 +75,7 @@ class Engine:
         self._changelog = changelog
         self.positions = changelog.positions
         self._fill = fill
+        self._waiting = None if fill is None else WaitingRecords(catalog.storage, fill)
         if fill is not None:
             fill.stop_with(lambda: self._closed)
         # The turn: held by the one thread that ingests, publishes or commits.
@@ -90,18 +92,26 @@ class Engine:
         # thread.
         self._aside: Mapping[str, str] = {}
 
-    def take(self, batch: Batch, now_ms: int, paused: Callable[[], bool] = lambda: False) -> None:
-        """Ingests what the tasks of `intake` have written, and publishes what is due with it.
+    def take(
+        self,
+        batch: Batch,
+        now_ms: int,
+        paused: Callable[[], bool] = lambda: False,
+        pinned: Mapping[TopicPartition, int] | None = None,
+    ) -> Batch:
+        """Ingests what the tasks of `intake` have written, and publishes what is due with it; returns what it took.
 
-        Offsets that are ingested already are left out, so a batch may come again. Raises StoppedError if `paused`
-        returns True while values are filled, and PortionTooLargeError: then nothing was taken, and the engine goes on.
+        Offsets that are ingested already are left out, so a batch may come again. So is what waits for other
+        partitions, to be read again; `pinned`: the ends up to which these are read at most. Raises StoppedError if
+        `paused` returns True while values are filled, and PortionTooLargeError: then nothing was taken, and the engine
+        goes on.
         Whatever else it raises closes the engine: IngestError, StorageError, FencedError, and what publishing raises.
         """
         with self._turn:
             self._check_open()
             self._clock_warnings.observe(now_ms)
             try:
-                self._take(batch, now_ms, paused)
+                return self._take(batch, now_ms, paused, pinned)
             except (PortionTooLargeError, StoppedError):
                 raise
             except BaseException:
@@ -211,11 +221,14 @@ class Engine:
         finally:
             self._turn.release()
 
-    def _take(self, batch: Batch, now_ms: int, paused: Callable[[], bool]) -> None:
+    def _take(
+        self, batch: Batch, now_ms: int, paused: Callable[[], bool], pinned: Mapping[TopicPartition, int] | None
+    ) -> Batch:
         if not self._settings.sets_topics_aside:
             self._without_rejected(batch, now_ms)  # before topics are added that only a refused batch has
         self._admit(batch, now_ms)
-        sound = self._without_truncated(self._without_rejected(batch, now_ms), now_ms)
+        ready = self._without_waiting(batch, now_ms, pinned)
+        sound = self._without_truncated(self._without_rejected(ready, now_ms), now_ms)
         admitted = self._filled(self._without_late(sound, now_ms), now_ms, paused)
         hit("ingest.before-commit")
         self._catalog.commit(lambda state: appends(state, admitted, now_ms), now_ms)
@@ -223,6 +236,15 @@ class Engine:
         hit("ingest.after-commit")
         self._count_ingested(admitted)
         self._publish(now_ms)
+        return ready
+
+    def _without_waiting(self, batch: Batch, now_ms: int, pinned: Mapping[TopicPartition, int] | None) -> Batch:
+        """Takes step 3w."""
+        if self._waiting is None:
+            return batch
+        target = replace(self.intake.target, arrived_ms=now_ms)
+        ask_ends = self._broker.ends if pinned is None else lambda _: pinned
+        return self._waiting.without(self._catalog.state, batch, target, ask_ends)
 
     def _without_late(self, batch: Batch, now_ms: int) -> Batch:
         """Takes steps 3a and 3b. A tombstone that a clean drops meanwhile may decide or not."""
@@ -362,10 +384,10 @@ class Engine:
 
     def _admit(self, batch: Batch, now_ms: int) -> None:
         """Adds topics and partitions that are read for the first time, once their output partitions exist."""
-        if not _unknown(self._catalog.state, batch):
+        if not unknown_partitions(self._catalog.state, batch):
             return
         actions = self._broker.admit(self._catalog.state, batch.ranges)
-        unknown = _unknown(self._catalog.commit(lambda _: actions, now_ms), batch)
+        unknown = unknown_partitions(self._catalog.commit(lambda _: actions, now_ms), batch)
         if unknown:
             raise TopicGoneError(
                 f"Connector {self._settings.connector}: {unknown[0]} was read, and its topic is gone or another one "
@@ -425,13 +447,3 @@ class Engine:
         self._aside = {**self._aside, **reasons}
         for name, error in errors.items():
             _log.error("source topic set aside, the others go on", topic=name, error=str(error), next=TAKE_UP)
-
-
-def _unknown(state: CatalogState, batch: Batch) -> list[TopicPartition]:
-    """Returns the partitions of `batch` that the catalog does not know, or knows under another topic id."""
-    known = state.by_partition()
-    return [
-        read.tp
-        for read in batch.ranges
-        if read.tp not in known or state.topics[read.tp.topic].topic_id != read.topic_id
-    ]

@@ -25,6 +25,7 @@ STEPS: Final[dict[str, str]] = {
     "source.read": "2  a reading task has finished a range",
     "ingest.write": "3  a level-0 file is complete, and nothing names it yet",
     "ingest.index": "3  the index of level-0 files is complete, and nothing names it yet",
+    "ingest.wait": "3w a file without the records that wait for other partitions is complete, and nothing names it yet",
     "ingest.look-up": "3a what logs keep of the batch's keys is looked up, and no file of the batch is written again",
     "ingest.admit": "3b a file without the records that came late is complete, and nothing names it yet",
     "ingest.fill": "3d a file with values that were filled is complete, and nothing names it yet",

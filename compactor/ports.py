@@ -31,6 +31,10 @@ class Broker(Protocol):
         """
         ...
 
+    def ends(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Reads the last stable offsets of `partitions`, without those of topics that do not exist."""
+        ...
+
     def fence(self, buckets: Iterable[int]) -> None:
         """Fences every producer of `buckets`, as step T2 does: transactions that they left open are aborted."""
         ...

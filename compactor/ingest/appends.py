@@ -46,6 +46,16 @@ def up_to_holes(batch: Batch, starts: Mapping[TopicPartition, int]) -> Batch:
     return replace(batch, ranges=tuple(kept), parts=parts)
 
 
+def unknown_partitions(state: CatalogState, batch: Batch) -> list[TopicPartition]:
+    """Returns the partitions of `batch` that the catalog does not know, or knows under another topic id."""
+    known = state.by_partition()
+    return [
+        read.tp
+        for read in batch.ranges
+        if read.tp not in known or state.topics[read.tp.topic].topic_id != read.topic_id
+    ]
+
+
 class _Piece(Struct, frozen=True):
     """Contiguous offsets [lo, hi), the first of them lost below `start`, and what the rest holds.
 

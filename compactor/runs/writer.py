@@ -52,6 +52,7 @@ large ones (with 256 KiB, 1.6 times). In an object store each is a request: ther
 
 _INDEXED_AT: Final = {
     "ingest.write": "ingest.index",
+    "ingest.wait": "ingest.index",
     "ingest.admit": "ingest.index",
     "ingest.fill": "ingest.index",
     "merge.write": "merge.index",

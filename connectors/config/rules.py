@@ -204,7 +204,7 @@ def _by_what_is_kept(key: str, default: str, value: str, policy: frozenset[str],
     yield from (Fault(key, f'"{value}" cannot be: {reason}.') for reason, holds in reasons.items() if holds)
 
 
-def _scope(scope: str, policy: frozenset[str], index: str, fill: str, headers: bool) -> Iterator[Fault]:  # noqa: FBT001
+def _scope(scope: str, policy: frozenset[str], index: str, headers: bool) -> Iterator[Fault]:  # noqa: FBT001
     if scope == "partition":
         return
     reasons = {
@@ -212,7 +212,6 @@ def _scope(scope: str, policy: frozenset[str], index: str, fill: str, headers: b
             policy != {"compact"}
         ),
         "what other partitions keep of a key is found by an index of keys, and state.index is never": index == "never",
-        "compaction.fill takes fields from the record before in the same partition": fill != "none",
         "a record's partition of the source is told by its headers alone, and output.source.headers.enable is false": (
             not headers
         ),
@@ -269,7 +268,7 @@ RULES: Final[tuple[tuple[tuple[str, ...], Rule], ...]] = (
     (("key_identity", "cleanup_policy"), _compared_keys),
     (("order", "cleanup_policy", "state_index"), partial(_by_what_is_kept, "compaction.order", "offset")),
     (("fill", "cleanup_policy", "state_index"), partial(_by_what_is_kept, "compaction.fill", "none")),
-    (("scope", "cleanup_policy", "state_index", "fill", "output_source_headers_enable"), _scope),
+    (("scope", "cleanup_policy", "state_index", "output_source_headers_enable"), _scope),
     (("publish_unchanged", "output_topic_template", "cleanup_policy", "state_index"), _unchanged),
     (("restart_backoff_initial_ms", "restart_backoff_max_ms"), _backoff),
 )

@@ -163,27 +163,28 @@ class ReadingThread(CancellableJob):
             return
         if isinstance(batch, Offer):
             batch = self._read_apart(batch, subscription, stop)
-        if batch is not None and self._is_taken(batch, subscription):
-            warn_of_truncates(self._options.connector, batch.ranges)
-            subscription.taken(batch)
+        if batch is not None and (kept := self._taken(batch, subscription)) is not None:
+            warn_of_truncates(self._options.connector, kept.ranges)
+            subscription.taken(batch, kept)
             self._report()
             self._ticks.begin_pause("publish")
 
-    def _is_taken(self, batch: Batch, subscription: Subscription) -> bool:
-        """Has the engine take `batch`; returns False if nothing of it was: it is read again, or in smaller ones."""
+    def _taken(self, batch: Batch, subscription: Subscription) -> Batch | None:
+        """Has the engine take `batch`; returns what it has taken.
+
+        None if nothing of it was, as it is read again, or in smaller ones.
+        """
         try:
-            self._engine.take(batch, self._clock.now_ms(), self._paused.is_set)
+            return self._engine.take(batch, self._clock.now_ms(), self._paused.is_set, subscription.pinned_ends)
         except StoppedError:
             if not self._paused.is_set():
                 raise
             subscription.give_up()
-            return False
         except PortionTooLargeError as error:
             if not subscription.halve():
                 raise
             _log.warning("a portion is read again in smaller ones", reason=error.message)
-            return False
-        return True
+        return None
 
     def _read_apart(self, offer: Offer, subscription: Subscription, stop: threading.Event) -> Batch | None:
         """Has an offer read on a thread of its own, as publishing by the clock goes on meanwhile.

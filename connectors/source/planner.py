@@ -95,6 +95,11 @@ class Planner:
         until_ms = self._clock.monotonic_ms() + min(admin.GONE_AFTER_MS, self._timeout_ms // 2)
         self._pinned = self._until_answered(lambda: self._pin(until_ms))
 
+    @property
+    def pinned_ends(self) -> Mapping[TopicPartition, int] | None:
+        """The ends that were pinned, by partition; None if none were."""
+        return None if self._pinned is None else self._pinned.ends
+
     def initial(self) -> dict[str, TopicOffsets]:
         """Returns the first position: the starts of known topics, the log starts of others.
 

@@ -205,31 +205,33 @@ class Portion(Struct, frozen=True):
         return self._idle(self.position, replace(self.trouble, unread=True, most=most))
 
     @_event(State.READY, State.READ_APART, State.FAILED, State.CLOSED)
-    def taken(self, batch: Batch) -> Portion:
+    def taken(self, batch: Batch, kept: Batch | None = None) -> Portion:
         """The engine has taken `batch`; the next portion begins at the end of its ranges.
 
-        What is missing of the offer is read apart next; if the batch is full, in small, by one reader, so that nothing
-        is written after a hole, or, if a job's time was over, by a job for which its time suffices. Raises IngestError
-        if the offer was to be read to its end, and the batch is not full.
+        `kept` is what it has taken if some of `batch` waits for other partitions: that is read again at once, with what
+        these have by then. What is missing of the offer is read apart next; if the batch is full, in small, by one
+        reader, so that nothing is written after a hole, or, if a job's time was over, by a job for which its time
+        suffices. Raises IngestError if the offer was to be read to its end, and the batch is not full.
         """
         assert self.offer is not None
         assert self.position is not None
         connector = self.options.connector
-        reached = plan.reached(self.position, batch.ranges)
-        left = plan.ranges(connector, reached, self.offer.end)
+        left = plan.ranges(connector, plan.reached(self.position, batch.ranges), self.offer.end)
         suspect = self.trouble.suspect and bool(left)
         if self.state in OVER:
             return replace(self, trouble=replace(self.trouble, suspect=suspect))
         read = plan.size(self.offer.ranges) - plan.size(left)
         most = read_route.most_of_a_turn(self.trouble.most, read, batch.read_s, is_left=bool(left))
-        if not left:
-            return self._idle(self.offer.end, Trouble(most=most))
-        if self.offer.route in (Route.DRIVER, Route.JOB) and not batch.is_full:
+        waits = kept is not None and kept.ranges != batch.ranges
+        if left and self.offer.route in (Route.DRIVER, Route.JOB) and not batch.is_full:
             rest = f"{left[0].topic_partition}, offsets [{left[0].lo}, {left[0].hi})"
             raise IngestError(f"Connector {connector}: {rest} were not read, and nothing says why.", DEFECT)
+        if not left and not waits:
+            return self._idle(self.offer.end, Trouble(most=most))
         is_slow = batch.is_full and read > 0 and batch.read_s >= read_route.TURN_S
-        stalled = not is_slow and (batch.is_full or self.offer.route is Route.LARGE_JOB)
+        stalled = bool(left) and not is_slow and (batch.is_full or self.offer.route is Route.LARGE_JOB)
         trouble = Trouble(unread=True, stalled=stalled, suspect=suspect, most=most)
+        reached = plan.reached(self.position, (kept or batch).ranges)
         return self._idle({**self.offer.end, **reached}, trouble)
 
     @_event(*State)

@@ -7,7 +7,7 @@ closed is dropped.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import structlog
@@ -71,6 +71,11 @@ class Subscription:
     def finished(self) -> bool:
         """Whether, pinned, everything up to the end was taken."""
         return self.portion.state is State.FINISHED
+
+    @property
+    def pinned_ends(self) -> Mapping[TopicPartition, int] | None:
+        """The ends of the source up to which it reads, pinned; None if it reads on."""
+        return self._planner.pinned_ends
 
     @property
     def is_idle(self) -> bool:
@@ -163,9 +168,9 @@ class Subscription:
             self._changed.wait_for(lambda: self.portion.paused or self.portion.state in _ANSWERS, seconds)
             return self.portion.answer()
 
-    def taken(self, batch: Batch) -> None:
-        """Moves the position by what was read, see `Portion.taken`."""
-        self._change(lambda portion: portion.taken(batch))
+    def taken(self, batch: Batch, kept: Batch | None = None) -> None:
+        """Moves the position by what was read, and kept of it, see `Portion.taken`."""
+        self._change(lambda portion: portion.taken(batch, kept))
 
     def give_up(self) -> None:
         """Gives up what a pause has ended before it was taken: after the pause the same is read, by another number."""

@@ -13,8 +13,8 @@ from compactor.errors import CatalogError
 from tests.support.cli import invoke
 from tests.support.deployment import Deployment
 from tests.support.generations import live
-from tests.support.kafka import consume_all, produce
-from tests.support.records import read_snapshot
+from tests.support.kafka import ToSend, consume_all, produce
+from tests.support.records import BASE_MS, read_snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -97,6 +97,48 @@ def test_killed_after_values_were_filled(spark: SparkSession, deployment: Deploy
     assert table(deployment) == {1: {"id": 1, "t": "long"}}
     deployment.run_once(spark)
     assert table(deployment) == {1: {"id": 1, "t": "long", "n": 2}}
+
+
+TOPIC_ROWS: Final[tuple[tuple[int, dict[str, Any]], ...]] = (
+    (1, {"id": 3, "t": "", "n": 0}),
+    (0, {"id": 1, "t": "long", "n": 1}),
+    (1, {"id": 1, "t": GONE, "n": 2}),
+    (1, {"id": 2, "t": "short", "n": 3}),
+    (0, {"id": 2, "t": GONE, "n": 4}),
+    (1, {"id": 3, "t": GONE, "n": 5}),
+)
+TOPIC_TABLE: Final = {
+    1: {"id": 1, "t": "long", "n": 2},
+    2: {"id": 2, "t": "short", "n": 4},
+    3: {"id": 3, "t": "", "n": 5},
+}
+
+
+def put_into_both(deployment: Deployment) -> None:
+    """Produces rows that move from one partition to the other, each with the time of its place in the list."""
+    others = [ToSend(0, b"other-%d" % number, b'{"t":""}', (), BASE_MS + number) for number in range(40)]
+    told = [
+        ToSend(partition, b"%d" % row["id"], json.dumps(row, separators=(",", ":")).encode(), (), BASE_MS + 100 + time)
+        for time, (partition, row) in enumerate(TOPIC_ROWS)
+    ]
+    produce(deployment.bootstrap, deployment.topic, [*others, *told])
+
+
+@pytest.mark.parametrize("killed", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_fill_over_a_topic(spark: SparkSession, deployment: Deployment, *, killed: bool) -> None:
+    """Rows move between partitions that are read at unequal pace; also if the worker is killed while one waits."""
+    deployment.settings |= {"compaction.scope": "topic", "max.offsets.per.trigger": 24}
+    deployment.publishing_only()
+    put_into_both(deployment)
+    if killed:
+        with deployment.process("--once", failpoints="ingest.wait=sleep:600000") as worker:
+            worker.until_logged("failpoint ingest.wait")
+            worker.signal_all(signal.SIGKILL)
+            worker.wait()
+    state = deployment.run_once(spark)
+    rows = [json.loads(record.value or b"") for record in consume_all(deployment.bootstrap, deployment.output)]
+    assert {row["id"]: row for row in rows if "id" in row} == TOPIC_TABLE
+    assert [log.end for log in state.logs_of(deployment.topic)] == [42, 4]
 
 
 def test_a_resync_fills_what_came_before(spark: SparkSession, deployment: Deployment) -> None:

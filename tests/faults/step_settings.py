@@ -37,7 +37,7 @@ IN_TASKS: Final = frozenset(
 
 ELSEWHERE: Final = (
     *("rebuild.", "redrive.", "restore."),
-    *("publish.retired", "ingest.admit", "ingest.fill", "catalog.replace"),
+    *("publish.retired", "ingest.admit", "ingest.wait", "ingest.fill", "catalog.replace"),
 )
 """Prefixes of steps that this scenario's worker does not take: those of `keyfold rebuild` and of a file of another
 catalog (test_rebuild.py), of `keyfold dlq` and `keyfold restore`, of keys with an identity, of records that come late,

@@ -77,6 +77,11 @@ class MemoryBroker:
         self.topics[name] = MemoryTopic(name=name, id=f"id-{name}", output=output, ends=[0] * partitions)
         return self.topics[name]
 
+    def ends(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """See Broker."""
+        there = {tp for topic in self.topics.values() for tp in _partitions(topic)}
+        return {tp: self.topics[tp.topic].ends[tp.partition] for tp in partitions if tp in there}
+
     def fence(self, buckets: Iterable[int]) -> None:
         """See Broker."""
         for bucket in buckets:

@@ -98,7 +98,7 @@ TAKING: Final = (
     "catalog.created",
 )
 """Failpoints at which a micro-batch can crash."""
-FILLING: Final = (*TAKING, "ingest.fill")
+FILLING: Final = (*TAKING, "ingest.fill", "ingest.wait")
 """The same, if values are filled."""
 
 
@@ -106,8 +106,9 @@ def history(number: int, length: int) -> list[steps.AnyStep]:
     """Returns `length` random steps, after a Restart that configures the connector.
 
     In every third history keys are compared by an identity; three of five have another order than the offset; in every
-    fourth values are filled. In every seventh, but for those, a key has one winner over all partitions of a topic, or
-    has so until that changes. In every eleventh all records are kept, and nothing else is so.
+    fourth values are filled. In every seventh, and in every second of those that are filled, a key has one winner over
+    all partitions of a topic, or has so until that changes. In every eleventh all records are kept, and nothing else is
+    so.
     """
     chance = _Chance(number)
     first: list[steps.AnyStep] = [steps.AnyCase()] if chance.any_case else []
@@ -127,7 +128,7 @@ class _Chance:
         self.order = None if self.keeps_all else ORDERS[number % len(ORDERS)]
         self._headers = HEADERS if self.order is None else RANKED
         self.fills = number % 4 == 2 and not self.keeps_all
-        self.of_topics = number % 7 == 5 and not self.fills and not self.keeps_all
+        self.of_topics = (number % 7 == 5 or number % 8 == 6) and not self.keeps_all
         self._random = Random(number)
         self._kinds: tuple[tuple[int, Callable[[], steps.AnyStep]], ...] = (
             (2, Tick),

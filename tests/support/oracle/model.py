@@ -6,7 +6,7 @@ allowed, and what had to come of it, it works out by itself (docs/protocol.md).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -42,6 +42,7 @@ from tests.support.oracle import retention
 from tests.support.oracle.filling import filled
 from tests.support.oracle.source import Source
 from tests.support.oracle.steps import Settings
+from tests.support.oracle.topic_filling import fill_topics
 
 OF_ONE_LOG: Final = (Append, PlanFold, Publish, Clean, Merge, Restate, Retain, Skip)
 
@@ -189,7 +190,8 @@ class LogModel:
     def compared(self, row: Row) -> bytes | None:
         """Returns what the key of a record is compared by; no other record has that of a tombstone that is `moved`."""
         own = self.identity(row["key"])
-        return b"%d %s" % (row["offset"], own) if row["offset"] in self.moved and own is not None else own
+        is_moved = row["offset"] in self.moved and own is not None
+        return b"%d %d %s" % (self.tp.partition, row["offset"], own) if is_moved else own
 
     def publishable(self, now_ms: int, settings: Settings) -> tuple[int, int]:
         """Returns the first offset inside the lag, or the end; the folded end while the backlog is being read.
@@ -344,7 +346,7 @@ class LogModel:
             if settings.lag:
                 yield f"records were folded when they came, at a lag of {settings.lag} ms"
         self.arrived_ms.update({row["offset"]: now_ms for row in self.rows(action.start, action.end)})
-        if self._source.fills:
+        if self._source.fills and not self._source.of_topics:
             self._fill(action.start, action.end)
         self.end = action.end
 
@@ -356,6 +358,10 @@ class LogModel:
             if each["key"] is not None:
                 key = self.identity(each["key"])
                 before[key] = self._values[each["offset"]] = filled(each["value"], before.get(key))
+
+    def give_values(self, values: Mapping[int, bytes | None]) -> None:
+        """Notes what became of the values of records, by offset."""
+        self._values |= values
 
     def _plan(self, action: PlanFold, now_ms: int, settings: Settings) -> Iterator[str]:
         _, most = self.publishable(now_ms, settings)
@@ -413,6 +419,8 @@ class Model:
         for action in commit.actions:
             yield from (f"{action}: {wrong}" for wrong in self._take(action, commit.at_ms, settings))
             self.state = apply(self.state, [action])
+        if self._source.fills and self._source.of_topics:
+            fill_topics(self.logs, [action for action in commit.actions if isinstance(action, Append)])
 
     def _take(self, action: AnyAction, now_ms: int, settings: Settings) -> Iterator[str]:
         if isinstance(action, AddPartition):

@@ -43,7 +43,7 @@ def taking(engine: Engine) -> Iterator[None]:
     """Inside, a micro-batch is under way."""
     began, done = threading.Event(), threading.Event()
 
-    def take(batch: Any, now_ms: int, paused: Any) -> None:
+    def take(batch: Any, now_ms: int, paused: Any, pinned: Any) -> Any:
         began.set()
         assert done.wait(PATIENCE_S)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -121,6 +122,16 @@ def test_what_was_taken_is_held_no_more(state: State, holds: str) -> None:
     suspect = replace(portion(state), trouble=Trouble(suspect=True))
     assert getattr(suspect, holds) is not None
     assert suspect.taken(WHOLE) == Portion(OPTIONS, position=END)
+
+
+@pytest.mark.parametrize("state", [State.READY, State.READ_APART])
+def test_what_waits_for_other_partitions_is_read_again_at_once(state: State) -> None:
+    """From the end of what was kept on, however the portion was read; a part that was not read stays a fault."""
+    after = portion(state).taken(WHOLE, PART)
+    assert after == Portion(OPTIONS, position={"t": TopicOffsets("id", {0: 5})}, trouble=Trouble(unread=True))
+    assert portion(state).taken(WHOLE, WHOLE) == portion(state).taken(WHOLE)
+    with pytest.raises(IngestError, match=re.escape("t-0, offsets [5, 9) were not read")):
+        portion(State.READ_APART).taken(PART, PART)
 
 
 @pytest.mark.parametrize(
