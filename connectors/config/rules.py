@@ -13,7 +13,7 @@ from typing import Any, Final
 from connectors.chain.hidden_values import places_of
 from connectors.config import errors
 from connectors.config.errors import Fault
-from connectors.config.table_rules import fixed_table_faults, rest_table_faults, table_faults
+from connectors.config.table_rules import catalog_file_faults, fixed_table_faults, rest_table_faults, table_faults
 from connectors.config.topics import is_internal, is_topic_name
 
 Rule = Callable[..., Iterator[Fault]]
@@ -264,6 +264,7 @@ RULES: Final[tuple[tuple[tuple[str, ...], Rule], ...]] = (
     ),
     (("snapshot_table_name", "topics", "topics_regex"), fixed_table_faults),
     (("iceberg_catalog", "over_rest"), rest_table_faults),
+    (("name", "snapshot_location"), catalog_file_faults),
     (("cleanup_policy", "output_topic_template", "snapshot_location", "snapshot_mode"), _raw_copy),
     (("key_identity", "cleanup_policy"), _compared_keys),
     (("order", "cleanup_policy", "state_index"), partial(_by_what_is_kept, "compaction.order", "offset")),

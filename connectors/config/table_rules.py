@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from compactor.storage.locations import is_local
 from connectors.config.errors import Fault
+
+CATALOG: Final = "iceberg.db"
+"""The SQL catalog of Iceberg tables, a file in the snapshot location."""
 
 
 def catalog_faults(properties: Mapping[str, str]) -> Iterator[Fault]:
@@ -49,3 +53,9 @@ def rest_table_faults(catalog: Mapping[str, str], over_rest: bool) -> Iterator[F
     """Yields a fault for a catalog that a request names: the worker would go to any address, with its own rights."""
     if over_rest and catalog:
         yield Fault("iceberg.catalog.", "is for connector files alone, not for connectors made over REST.")
+
+
+def catalog_file_faults(name: str, location: str | None) -> Iterator[Fault]:
+    """Yields a fault if the connector's folder would be in the place of the catalog of all connectors there."""
+    if location is not None and (name.lower() == CATALOG or name.lower().startswith(f"{CATALOG}-")):
+        yield Fault("name", f'"{name}" is a file of the Iceberg catalog in snapshot.location; choose another name.')

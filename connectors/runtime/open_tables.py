@@ -12,6 +12,7 @@ from compactor.snapshot.location import snapshot_storage
 from compactor.storage.base import Storage
 from connectors.config.connector import ConnectorConfig
 from connectors.config.secrets import is_secret
+from connectors.config.table_rules import CATALOG
 from connectors.known_values import remember_setting
 from connectors.placeholders import resolve
 from connectors.tables.topic_tables import TopicTables
@@ -19,8 +20,6 @@ from connectors.tables.topic_tables import TopicTables
 if TYPE_CHECKING:
     from connectors.tables.table_files import TableFiles
 
-CATALOG: Final = "iceberg.db"
-"""The SQL catalog of Iceberg tables, in the snapshot location."""
 _LOCKED_S: Final = 30
 """How long (s) a commit waits for those of other connectors to this catalog. With SQLite's own 5 s, 3 commits of 1,273
 failed while 40 connectors committed each 15 s; the calls of a commit may take `time_limit.CALLS_S` in all."""

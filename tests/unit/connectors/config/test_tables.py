@@ -32,6 +32,8 @@ BASE = {
         ({"snapshot.table": "iceberg", "iceberg.catalog.py-catalog-impl": "os.x"}, "it names code to run"),
         ({"snapshot.table": "iceberg", "iceberg.catalog.py-io-impl": "os.x"}, "it names code to run"),
         ({"snapshot.table": "hudi"}, "none, delta or iceberg"),
+        ({"name": "iceberg.db"}, "a file of the Iceberg catalog"),
+        ({"name": "Iceberg.db-journal", "snapshot.table": "delta"}, "a file of the Iceberg catalog"),
     ],
 )
 def test_what_does_not_fit_is_refused(changes: dict[str, str], said: str) -> None:
