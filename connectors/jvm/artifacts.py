@@ -87,7 +87,7 @@ def _lock(root: Path) -> Iterator[None]:
 
 
 def _fetch_into(target: Path, pins: Mapping[str, str] | None, fetch: Callable[[str, Path, Path], None]) -> None:
-    _say(f"fetching Apache Kafka {KAFKA_VERSION} once into {target} ({len(pins or pinned_files())} files, 44 MB)")
+    say(f"fetching Apache Kafka {KAFKA_VERSION} once into {target} ({len(pins or pinned_files())} files, 44 MB)")
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=target.parent) as scratch:
         fetched = Path(scratch, "jars")
         fetch(_IVY_MODULE, Path(scratch), fetched)
@@ -99,7 +99,7 @@ def _fetch_into(target: Path, pins: Mapping[str, str] | None, fetch: Callable[[s
             )
         shutil.rmtree(target, ignore_errors=True)
         fetched.rename(target)
-    _say(f"Apache Kafka {KAFKA_VERSION} is ready")
+    say(f"Apache Kafka {KAFKA_VERSION} is ready")
 
 
 def retrieve(dependencies: str, scratch: Path, fetched: Path, settings: str | None = None) -> None:
@@ -173,7 +173,8 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """Says on stderr what takes long, and what has come of it."""
     print(text, file=sys.stderr, flush=True)
 
 

@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from connectors.jvm.artifacts import KAFKA_VERSION
+from connectors.jvm.artifacts import KAFKA_VERSION, say
 from connectors.jvm.cache import default_cache
 from connectors.jvm.java import which_java
 
@@ -57,12 +57,12 @@ def ensure_archive(jars: Path, what: str) -> bool:
     archive = archive_of(jars)
     if archive is None or archive.is_file():
         return archive is not None
-    _say(f"making an archive of the Java classes of {what} once, which takes half a minute or more: {archive}")
+    say(f"making an archive of the Java classes of {what} once, which takes half a minute or more: {archive}")
     for old in archive.parent.glob(f"{_stem(jars)}*.jsa"):
         old.unlink(missing_ok=True)
     trouble = _train(what, archive)
     if trouble:
-        _say(f"the archive was not made, {trouble}; {what} starts without it, `make setup` tries it again")
+        say(f"the archive was not made, {trouble}; {what} starts without it, `make setup` tries it again")
     return archive.is_file()
 
 
@@ -93,10 +93,6 @@ def _keep(made: Path) -> None:
 
 def _stem(jars: Path) -> str:
     return f"{jars.name}-classes-"
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def main() -> None:

@@ -22,8 +22,6 @@ from connectors.kafka import producers
 from connectors.kafka.client_settings import PRODUCER_DEFAULTS, Setting
 from connectors.kafka.errors import FENCED, cause, typed
 
-# How long (s) each step may take: below librdkafka's default of transaction.timeout.ms, 60 s.
-DEADLINE_S: Final = 50.0
 # How long (s) reports of deliveries are waited for while the queue is full.
 _POLL_S: Final = 0.1
 
@@ -70,7 +68,7 @@ class SendingProducer:
         member: Consumer,
         words: SendingWords,
         initialised: Callable[..., Producer] = producers.initialised,
-        deadline_s: float = DEADLINE_S,
+        deadline_s: float = producers.DEADLINE_S,
     ) -> None:
         """Fences every earlier producer with the transactional id of `settings`.
 

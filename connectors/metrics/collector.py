@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Final, Literal, NamedTuple
 
@@ -182,8 +182,8 @@ class WorkerCollector(Collector):
     def _connects(self, measured: Sequence[MeasuredConnector]) -> Iterator[Metric]:
         """Yields the metrics that dashboards and alerts for Kafka Connect ask for."""
         worker = "kafka_connect_connect_worker_metrics" if self._confluent else "kafka_connect_worker"
-        yield _gauge(f"{worker}_connector_count", "Connectors of this worker.", (), [((), len(measured))])
-        yield _gauge(
+        yield _family(f"{worker}_connector_count", "Connectors of this worker.", (), [((), len(measured))])
+        yield _family(
             f"{worker}_task_count", "Tasks of this worker.", (), [((), sum(connector.tasks for connector in measured))]
         )
         for state in (*TASK_STATES, "total"):
@@ -191,23 +191,20 @@ class WorkerCollector(Collector):
                 ((connector.name,), connector.tasks if state in (connector.state, "total") else 0)
                 for connector in measured
             ]
-            yield _gauge(f"{worker}_connector_{state}_task_count", f"Tasks: {state}.", ("connector",), counts)
+            yield _family(f"{worker}_connector_{state}_task_count", f"Tasks: {state}.", ("connector",), counts)
         status = "kafka_connect_connector_metrics" if self._confluent else "kafka_connect_connector_status"
         states = [((connector.name, connector.state), 1.0) for connector in measured]
-        yield _gauge(status, "1 for the state of a connector.", ("connector", "status"), states)
+        yield _family(status, "1 for the state of a connector.", ("connector", "status"), states)
         yield self._task_states(measured)
         sink = "kafka_connect_sink_task_metrics" if self._confluent else "kafka_connect_sink_task"
         for name, counter, text in (
             ("sink_record_read", "records_read", "Records that were taken in."),
             ("sink_record_send", "records_published", "Records that were published."),
         ):
-            yield _counter(
-                f"{sink}_{name}",
-                text,
-                [((connector.name, "0"), connector.counters.get(counter, 0)) for connector in measured],
-            )
+            values = [((connector.name, "0"), connector.counters.get(counter, 0)) for connector in measured]
+            yield _family(f"{sink}_{name}", text, ("connector", "task"), values, CounterMetricFamily)
         partitions = [((connector.name, "0"), len(connector.logs)) for connector in measured]
-        yield _gauge(f"{sink}_partition_count", "Partitions read.", ("connector", "task"), partitions)
+        yield _family(f"{sink}_partition_count", "Partitions read.", ("connector", "task"), partitions)
         errors = "kafka_connect_task_error_metrics" if self._confluent else "kafka_connect_task_error"
         for name, counter in (
             ("total_record_errors", "records_rejected"),
@@ -216,7 +213,7 @@ class WorkerCollector(Collector):
             ("deadletterqueue_produce_requests", "dead_letters"),
         ):
             values = [((connector.name, "0"), connector.counters.get(counter, 0)) for connector in measured]
-            yield _gauge(f"{errors}_{name}", name.replace("_", " ").capitalize() + ".", ("connector", "task"), values)
+            yield _family(f"{errors}_{name}", name.replace("_", " ").capitalize() + ".", ("connector", "task"), values)
 
     def _task_states(self, measured: Sequence[MeasuredConnector]) -> Metric:
         name = "kafka_connect_connector_task_metrics" if self._confluent else "kafka_connect_connector_task_status"
@@ -225,16 +222,13 @@ class WorkerCollector(Collector):
             for connector in measured
             for task in range(connector.tasks)
         ]
-        return _gauge(name, "1 for the state of a task.", ("connector", "task", "status"), tasks)
+        return _family(name, "1 for the state of a task.", ("connector", "task", "status"), tasks)
 
 
 def _own(metric: OwnMetric, measured: Sequence[MeasuredConnector], now_ms: int) -> Metric:
     kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
-    family = kind(metric.name, metric.text, labels=("connector",))
-    for connector in measured:
-        if (value := metric.value(connector, now_ms)) is not None:
-            family.add_metric((connector.name,), value)
-    return family
+    values = [((each.name,), value) for each in measured if (value := metric.value(each, now_ms)) is not None]
+    return _family(metric.name, metric.text, ("connector",), values, kind)
 
 
 def _durations(measured: Sequence[MeasuredConnector]) -> Metric:
@@ -272,9 +266,9 @@ def _of_sources(measured: Sequence[MeasuredConnector], now_ms: int) -> Iterator[
         since_ms = now_ms if lag.since_ms is None else lag.since_ms
         behind_ms[topic] = max(behind_ms.get(topic, 0), now_ms - since_ms)
     labels = ("connector", "topic")
-    yield _gauge("keyfold_source_lag_records", "Source offsets not taken in.", labels, list(offsets.items()))
+    yield _family("keyfold_source_lag_records", "Source offsets not taken in.", labels, list(offsets.items()))
     seconds = [(key, ms / 1000) for key, ms in behind_ms.items()]
-    yield _gauge("keyfold_source_lag_seconds", "For how long there are such offsets.", labels, seconds)
+    yield _family("keyfold_source_lag_seconds", "For how long there are such offsets.", labels, seconds)
 
 
 def _of_stores() -> Iterator[Metric]:
@@ -284,10 +278,8 @@ def _of_stores() -> Iterator[Metric]:
         ("keyfold_storage_requests", "Requests to object stores.", REQUESTS_BY_KIND),
         ("keyfold_storage_bytes", "Bytes of objects that were read and written.", BYTES_BY_KIND),
     ):
-        family = CounterMetricFamily(name, text, labels=("kind",))
-        for kind in kinds:
-            family.add_metric((kind.removeprefix("bytes_"),), counts[kind])
-        yield family
+        values = [((kind.removeprefix("bytes_"),), counts[kind]) for kind in kinds]
+        yield _family(name, text, ("kind",), values, CounterMetricFamily)
 
 
 def _of_partitions(measured: Sequence[MeasuredConnector]) -> Iterator[Metric]:
@@ -298,18 +290,18 @@ def _of_partitions(measured: Sequence[MeasuredConnector]) -> Iterator[Metric]:
             for connector, log in logs
             if (number := value(log)) is not None
         ]
-        yield _gauge(name, text, ("connector", "topic", "partition"), values)
+        yield _family(name, text, ("connector", "topic", "partition"), values)
 
 
-def _gauge(name: str, text: str, labels: Sequence[str], values: Sequence[tuple[Sequence[str], float]]) -> Metric:
-    family = GaugeMetricFamily(name, text, labels=labels)
-    for of, value in values:
-        family.add_metric(of, value)
-    return family
-
-
-def _counter(name: str, text: str, values: Sequence[tuple[Sequence[str], float]]) -> Metric:
-    family = CounterMetricFamily(name, text, labels=("connector", "task"))
+def _family(
+    name: str,
+    text: str,
+    labels: Sequence[str],
+    values: Iterable[tuple[Sequence[str], float]],
+    kind: Callable[..., CounterMetricFamily | GaugeMetricFamily] = GaugeMetricFamily,
+) -> Metric:
+    """Makes a metric of its values, each with those of its labels; a gauge unless `kind` says otherwise."""
+    family = kind(name, text, labels=labels)
     for of, value in values:
         family.add_metric(of, value)
     return family

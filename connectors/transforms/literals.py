@@ -16,6 +16,7 @@ from connectors.data.schema import (
     BITS,
     BOOLEAN,
     DATE,
+    DATE_SCHEMA,
     DECIMAL,
     FLOAT32,
     FLOAT64,
@@ -26,6 +27,7 @@ from connectors.data.schema import (
     SCALE,
     STRING,
     TIME,
+    TIME_SCHEMA,
     TIMESTAMP,
     TIMESTAMP_SCHEMA,
     Schema,
@@ -46,10 +48,9 @@ _BLANKS: Final = "".join(map(chr, range(33)))
 """What Java's `trim` takes away."""
 _DELIMITERS: Final = ':,{}[]"'
 _NUMBER: Final = re.compile(r"[+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d{1,9})?", re.ASCII)
-_DATE_SCHEMA: Final = Schema(type=Type.INT32, name=DATE, version=1)
 _DATES: Final[dict[int, tuple[Schema, DateFormat]]] = {
-    10: (_DATE_SCHEMA, DateFormat("yyyy-MM-dd", 0)),
-    13: (Schema(type=Type.INT32, name=TIME, version=1), DateFormat("HH:mm:ss.SSS'Z'", 0)),
+    10: (DATE_SCHEMA, DateFormat("yyyy-MM-dd", 0)),
+    13: (TIME_SCHEMA, DateFormat("HH:mm:ss.SSS'Z'", 0)),
     24: (TIMESTAMP_SCHEMA, DateFormat("yyyy-MM-dd'T'HH:mm:ss.SSS'Z'", 0)),
 }
 """Dates by how many characters they have."""

@@ -14,9 +14,11 @@ from connectors.data.kept import OfSchema
 from connectors.data.record import ConnectRecord
 from connectors.data.schema import (
     DATE,
+    DATE_SCHEMA,
     INT64,
     STRING,
     TIME,
+    TIME_SCHEMA,
     TIMESTAMP,
     TIMESTAMP_SCHEMA,
     Field,
@@ -34,8 +36,8 @@ _PURPOSE: Final = "converting timestamp formats"
 _TARGETS: Final = {
     "string": STRING,
     "unix": INT64,
-    "Date": Schema(type=Type.INT32, name=DATE, version=1),
-    "Time": Schema(type=Type.INT32, name=TIME, version=1),
+    "Date": DATE_SCHEMA,
+    "Time": TIME_SCHEMA,
     "Timestamp": TIMESTAMP_SCHEMA,
 }
 _PER_SECOND: Final = {"seconds": 1, "milliseconds": 1_000, "microseconds": 1_000_000, "nanoseconds": 1_000_000_000}

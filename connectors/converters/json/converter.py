@@ -150,7 +150,7 @@ class JsonConverter(Converter):
         """See `Converter.unwrapper`: what is written is JSON, too."""
         if self._holds_schemas and isinstance(writer, JsonConverter):
             return JsonUnwrapper(self, writer, unwrapping)
-        return PlainEvents(self, unwrapping) if not self._enabled and writer is self else None
+        return PlainEvents(self.maybe_null, unwrapping) if not self._enabled and writer is self else None
 
     def parts(self, data: bytes) -> tuple[bytes, bytes]:
         """See `KnownEnvelopes.parts`."""
@@ -163,10 +163,7 @@ class JsonConverter(Converter):
         return None if kept is None else kept[0]
 
     def before_payload(self, schema: Schema) -> bytes:
-        """Returns what is written before a value of `schema`, after which a bracket follows; nothing without schemas.
-
-        Raises DataError.
-        """
+        """See `KnownEnvelopes.before_payload`."""
         return b'{"schema":' + self._written(schema) + b',"payload":' if self._holds_schemas else b""
 
     def fields_of(self, headers: Headers, data: bytes) -> WrittenFields | None:  # noqa: ARG002

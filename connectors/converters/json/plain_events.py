@@ -5,8 +5,8 @@ Each is read, so that what is no JSON is left, and is rejected by itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -23,19 +23,11 @@ _PLAIN: Final = r"^[\x01-\x7f]"
 """How a text begins that has no mark of its encoding."""
 
 
-class KnownNulls(Protocol):
-    """What a converter knows of values without reading them."""
-
-    def maybe_null(self, values: pa.Array) -> pa.BooleanArray | None:
-        """See `Converter.maybe_null`."""
-        ...
-
-
 class PlainEvents:
-    """See `Unwrapper`."""
+    """See `Unwrapper`; `nulls` is `Converter.maybe_null` of what reads the values."""
 
-    def __init__(self, known: KnownNulls, unwrapping: Unwrapping) -> None:
-        self._known = known
+    def __init__(self, nulls: Callable[[pa.Array], pa.BooleanArray | None], unwrapping: Unwrapping) -> None:
+        self._nulls = nulls
         self._unwrapping = unwrapping
         self._decoder = msgspec.json.Decoder()
 
@@ -43,7 +35,7 @@ class PlainEvents:
         """See `Unwrapper.of`."""
         is_null = may_be_done & values.is_null().to_numpy(zero_copy_only=False)
         is_usual = pc.and_not(pc.match_substring_regex(values, _PLAIN), pc.match_substring_regex(values, _LONG_NUMBER))
-        maybe_null = self._known.maybe_null(values)
+        maybe_null = self._nulls(values)
         if maybe_null is not None:
             is_usual = pc.and_not(is_usual, maybe_null)
         done = may_be_done & is_usual.fill_null(fill_value=False).to_numpy(zero_copy_only=False)

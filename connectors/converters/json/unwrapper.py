@@ -34,7 +34,7 @@ _TINY: Final = re.compile(rb"[eE]-0*[1-9]\d{3}")
 
 
 class KnownEnvelopes(Protocol):
-    """What a converter knows of the schemas that it has read before."""
+    """What a converter knows of the schemas that it has read before, and what it writes before a value."""
 
     values: JsonValues
 
@@ -48,12 +48,6 @@ class KnownEnvelopes(Protocol):
     def known_schema(self, text: bytes) -> Schema | None:
         """Returns the schema of a text; None if it was not read before, or is null."""
         ...
-
-
-class EnvelopeWriter(Protocol):
-    """Writes JSON, as `values` says."""
-
-    values: JsonValues
 
     def before_payload(self, schema: Schema) -> bytes:
         """Returns what is written before a value of `schema`, after which a bracket follows; nothing without schemas.
@@ -74,7 +68,7 @@ class _Events(msgspec.Struct, frozen=True):
 class JsonUnwrapper:
     """See `Unwrapper`."""
 
-    def __init__(self, known: KnownEnvelopes, writer: EnvelopeWriter, unwrapping: Unwrapping) -> None:
+    def __init__(self, known: KnownEnvelopes, writer: KnownEnvelopes, unwrapping: Unwrapping) -> None:
         self._known = known
         self._writer = writer
         self._unwrapping = unwrapping

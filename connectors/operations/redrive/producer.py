@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition as Partition
 
 from connectors.kafka import producers
 from connectors.kafka.client_settings import Setting
-from connectors.kafka.sending_producer import DEADLINE_S, SendingProducer, SendingWords, SentRecord
+from connectors.kafka.sending_producer import SendingProducer, SendingWords, SentRecord
 from connectors.operations.redrive.letters import Letter
 from connectors.operations.redrive.plan import RedriveTarget
 
@@ -46,7 +46,7 @@ class RedriveProducer:
         group: str,
         member: Consumer,
         initialised: Callable[..., Producer] = producers.initialised,
-        deadline_s: float = DEADLINE_S,
+        deadline_s: float = producers.DEADLINE_S,
     ) -> None:
         """Takes step D1 for the transactional id `name`; `config` is a connector's producer settings."""
         settings = redrive_settings(config, name)
