@@ -55,6 +55,14 @@ class UnsentRequestError(httpx.TransportError):
     """A request was not sent, as this process may have no more threads: that is no answer either."""
 
 
+class AnswerTooLargeError(httpx.ReadError):
+    """An answer is larger than a client reads; `status` is the one that it began with."""
+
+    def __init__(self, status: int, max_bytes: int) -> None:
+        super().__init__(f"it is larger than {max_bytes} bytes")
+        self.status = status
+
+
 class HttpClient:
     """Asks with `client`, for each address one request at a time. Used by one thread."""
 
@@ -157,7 +165,7 @@ class _Asking:
             for chunk in response.iter_bytes():
                 body += chunk
                 if len(body) > self._max_bytes:
-                    raise httpx.ReadError(f"it is larger than {self._max_bytes} bytes")
+                    raise AnswerTooLargeError(response.status_code, self._max_bytes)
                 if self._given_up:
                     raise httpx.ReadTimeout("it was given up")
             return HttpAnswer(response.status_code, bytes(body))

@@ -29,7 +29,14 @@ from connectors.registry.answers import (
     schema_of,
     text_of,
 )
-from connectors.registry.http_client import HttpAnswer, HttpClient, HttpRequest, NoCookies
+from connectors.registry.http_client import (
+    MAX_BYTES,
+    AnswerTooLargeError,
+    HttpAnswer,
+    HttpClient,
+    HttpRequest,
+    NoCookies,
+)
 from connectors.registry.patience import Patience
 from connectors.registry.settings import COMPATIBLE, RegistrySettings
 
@@ -63,8 +70,12 @@ class _NoAnswerError(Exception):
     """A registry did not answer, or said that it cannot now."""
 
 
+class _LargeAnswerError(_NoAnswerError):
+    """An answer is larger than it is read: it counts as none unless a registry gives it."""
+
+
 class _RefusedRequestError(Exception):
-    """What answers as a registry does not take one request: a record has made its path or its body."""
+    """What answers as a registry does not take one request, or answers it with too much: a record has made it."""
 
 
 class _Question(Struct, frozen=True):
@@ -202,6 +213,8 @@ class SchemaRegistry:
         return without(text, forms_of(*self._sent))
 
     def _id_of(self, path: str, subject: str, schema: RegisteredSchema, *, normalize: bool) -> int:
+        if len(schema.text) > MAX_BYTES:  # it could be registered, and never be read; most registries just hang up
+            raise DataError(f"The schema of {subject} has more than {MAX_BYTES >> 20} Mi characters.", "Split it.")
         body: dict[str, Any] = {"schema": schema.text}
         if schema.kind != "AVRO":
             body["schemaType"] = schema.kind
@@ -238,10 +251,7 @@ class SchemaRegistry:
                 try:
                     return self._ask_each(question, end_ms)
                 except _RefusedRequestError as error:
-                    raise DataError(
-                        f"The registry does not take the request for {question.what[:_PATH]}: {error}.",
-                        _writer(question.path),
-                    ) from None
+                    raise DataError(f"The registry {error}.", _writer(question.path)) from None
                 except _NoAnswerError as error:
                     last = error
                 if wait_ms is None:
@@ -278,24 +288,34 @@ class SchemaRegistry:
         """Asks one address what a record has made the path or body of, for `share_s` in all.
 
         A record may name any id, GUID or subject, so that one the registry has no path for must neither make the
-        connector wait nor fail. If the same address answers as a registry does, the refusal is no proxy's, and none of
-        an address that is wrong: it is an error of the record alone.
+        connector wait nor fail, nor must a schema that is too large to be read. If the same address answers as a
+        registry does, the refusal is no proxy's, and none of an address that is wrong: it is an error of the record
+        alone.
         """
         end_ms = self._clock.monotonic_ms() + round(share_s * 1000)
-        answer = self._ask_one(question, address, share_s)
+        what = question.what[:_PATH]
+        try:
+            answer = self._ask_one(question, address, share_s)
+        except _LargeAnswerError as error:
+            self._blame(f"answers the request for {what} with {error}", address, end_ms)
+            raise
         if answer.status in _OF_REQUEST and not _is_missing(question.path, answer):
-            left_s = max(_LEAST_S, (end_ms - self._clock.monotonic_ms()) / 1000)
-            if self._is_registry(address, left_s):
-                raise _RefusedRequestError(f"{answer.status}, {answer.said}")
+            self._blame(f"does not take the request for {what}: {answer.status}, {answer.said}", address, end_ms)
         if not answer.is_json:
             raise _NoAnswerError(f"{answer.asked} is answered with {answer.status} and no JSON")
         return answer
+
+    def _blame(self, said: str, address: _Address, end_ms: int) -> None:
+        """Raises _RefusedRequestError if a registry answers at `address`: what it has `said` is about the request."""
+        left_s = max(_LEAST_S, (end_ms - self._clock.monotonic_ms()) / 1000)
+        if self._is_registry(address, left_s):
+            raise _RefusedRequestError(said)
 
     def _is_registry(self, address: _Address, share_s: float) -> bool:
         """Returns whether what answers at an address lists types of schemas."""
         try:
             answer = self._ask_one(_LIST_TYPES, address, share_s)
-        except RegistryRefusedError:
+        except (RegistryRefusedError, _LargeAnswerError):
             return False
         return answer.status == httpx.codes.OK and isinstance(answer.body, list) and "AVRO" in answer.body
 
@@ -312,13 +332,13 @@ class SchemaRegistry:
         try:
             response = self._client.ask(request, share_s, lambda: self.patience.left_s <= 0)
         except httpx.HTTPError as error:
-            raise _NoAnswerError(f"{type(error).__name__} at {address.named}") from None
+            raise _no_answer(error, address) from None
         if response.status in _UNAUTHORIZED:
             raise RegistryRefusedError(
                 f"The schema registry answers {asked} with {response.status}: it does not let this user in.",
                 "Check basic.auth.user.info or bearer.auth.token, and what that user may do.",
             )
-        if response.status in _BUSY or response.status >= httpx.codes.INTERNAL_SERVER_ERROR:
+        if _is_busy(response.status):
             raise _NoAnswerError(f"{response.status} from {address.named}")
         try:
             content, is_json = _content_of(path, response), True
@@ -343,6 +363,17 @@ _BY_GLOBAL: Final = (
 _BY_GUID: Final = f"Apicurio's does not know schemas by GUID, nor do older ones of Confluent's. {_WRITER}"
 _SUBJECT: Final = "Give the schema another name, or set the subject.name.strategy to TopicNameStrategy."
 _REGISTER: Final = "Register it, or set auto.register.schemas=true."
+
+
+def _no_answer(error: httpx.HTTPError, address: _Address) -> _NoAnswerError:
+    if not isinstance(error, AnswerTooLargeError):
+        return _NoAnswerError(f"{type(error).__name__} at {address.named}")
+    kind = _NoAnswerError if error.status in _UNAUTHORIZED or _is_busy(error.status) else _LargeAnswerError
+    return kind(f"{error.status} and more than {MAX_BYTES >> 20} MiB")
+
+
+def _is_busy(status: int) -> bool:
+    return status in _BUSY or status >= httpx.codes.INTERNAL_SERVER_ERROR
 
 
 def _content_of(path: str, response: HttpAnswer) -> Any:

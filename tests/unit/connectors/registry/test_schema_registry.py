@@ -15,6 +15,7 @@ from connectors.data.kept import KEPT_MS, Refusals
 from connectors.errors import DataError, RegistryError, RegistryRefusedError, is_outage
 from connectors.options import OptionsError, read
 from connectors.registry.answers import RegisteredSchema
+from connectors.registry.http_client import MAX_BYTES
 from connectors.registry.schema_registry import LIMIT_S, WAITS_MS, SchemaRegistry
 from connectors.registry.settings import OPTIONS, registry_settings
 from tests.support.clocks import ManualClock
@@ -411,6 +412,42 @@ def test_what_a_registry_has_no_path_for_is_an_error_of_the_record(way: str, ans
     with pytest.raises(DataError, match=f"does not take the request for .*: {answer.status_code}"):
         WAYS[way](registry(memory))
     assert memory.asked[1:] == ["GET /schemas/types"]
+
+
+LARGE = b" " * (MAX_BYTES + 1)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("status", [200, 409, 422])
+def test_an_answer_that_is_too_large_is_an_error_of_the_record_if_a_registry_gives_it(way: str, status: int) -> None:
+    """A record names the schema, or has the one that an error quotes: no wait makes it smaller."""
+    memory = MemoryRegistry()
+    memory.fails = [httpx.Response(status, content=LARGE)]
+    with pytest.raises(DataError, match=f"answers the request for .* with {status} and more than 4 MiB"):
+        WAYS[way](registry(memory))
+    assert memory.asked[1:] == ["GET /schemas/types"]
+
+
+@pytest.mark.parametrize("answer", [httpx.Response(200, content=LARGE), httpx.Response(503, content=LARGE)])
+def test_a_large_page_of_a_proxy_is_an_outage(answer: httpx.Response) -> None:
+    """Nothing there answers as a registry does, or it says itself that it cannot answer now."""
+    memory = MemoryRegistry()
+    memory.always = answer
+    with pytest.raises(RegistryError) as caught:
+        registry(memory).schema(1)
+    assert is_outage(caught.value)
+    memory.always, memory.fails = None, [httpx.Response(503, content=LARGE)] * 9
+    with pytest.raises(RegistryError):
+        registry(memory).schema(1)
+
+
+@pytest.mark.parametrize("way", ["find", "register"])
+def test_a_schema_that_could_not_be_read_back_is_not_registered(way: str) -> None:
+    """Registries just hang up on such a request, which would be an outage for good."""
+    memory = MemoryRegistry()
+    with pytest.raises(DataError, match="more than 4 Mi characters"):
+        getattr(registry(memory), way)("s", RegisteredSchema("x" * (MAX_BYTES + 1)))
+    assert memory.asked == []
 
 
 @pytest.mark.parametrize("subject", ["", ".", "..", "x" * 70_000, "%" * 4_000, "\ud800"])
