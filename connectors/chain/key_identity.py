@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 from connectors.chain.spec import ChainSpec, Resolve, made_converter
 from connectors.converters.converter import Converter
 from connectors.data.canonical import TooLongError, has_one_encoding, plain, text_of
+from connectors.data.collector import decoded
 from connectors.data.growth import Room
 from connectors.data.kept import Kept, OfSchema
 from connectors.data.record import Header
@@ -134,7 +135,7 @@ class AvroKeyIdentity:
 def _of_json(key: bytes) -> Compared:
     try:
         text = key.decode()
-        value = json.loads(text, parse_int=_whole, parse_float=_exact, parse_constant=_no_number)
+        value = decoded(_DECODER.decode, text)
         identity = _identity(value, key)
         return Compared(None, "=") if identity == key else Compared(identity, _style(text, value))
     except (ValueError, InvalidOperation, RecursionError) as error:
@@ -173,6 +174,9 @@ def _exact(text: str) -> Decimal:
 
 def _no_number(text: str) -> Any:
     raise ValueError(f"{text} is no number")
+
+
+_DECODER: Final = json.JSONDecoder(parse_int=_whole, parse_float=_exact, parse_constant=_no_number)
 
 
 def _style(text: str, value: Any) -> str | None:

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from compactor.secret_forms import forms_of, without
 from connectors.clock import SYSTEM_CLOCK, Clock
+from connectors.data.collector import decoded
 from connectors.data.kept import Kept, Refusals, weight_of
 from connectors.errors import DataError, RegistryError, RegistryRefusedError
 from connectors.registry.answers import (
@@ -382,7 +383,7 @@ def _content_of(path: str, response: HttpAnswer) -> Any:
     Raises ValueError, RecursionError.
     """
     try:
-        return json.loads(response.body)
+        return decoded(json.loads, response.body)
     except ValueError:
         text = response.body.decode()
         if response.status != httpx.codes.OK or not _SCHEMA_PATH.search(path) or text.lstrip().startswith("<"):

@@ -9,8 +9,6 @@ was just made, with no other assignment: its end-of-partition event comes after 
 
 from __future__ import annotations
 
-import gc
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
@@ -25,6 +23,7 @@ from confluent_kafka import TopicPartition as Partition
 from msgspec.structs import replace
 
 from compactor.model.record import TopicPartition
+from connectors.data.collector import uncollected
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.consumers import AssignedConsumer
 from connectors.source.arrow_records import Longs, PartitionSlots, faulty, range_rows, to_arrow, within
@@ -34,9 +33,6 @@ Result = TypeVar("Result")
 Stated = tuple[SourceRange, int, int]
 """What a row of `range_rows` states: the range that was read, the first offset asked for, the records."""
 
-COLLECTOR_OFF_S: Final = 5.0
-"""For how long (s) Python's collector is off at most if the calls of several threads overlap without a break: garbage
-in cycles would pile up as long as they read."""
 EMPTY_S: Final = 3.0
 """How long (s) a new consumer has to show that nothing is left: time for a connection, a fetch and its long poll."""
 _EMPTY_POLL_S: Final = 0.1
@@ -241,38 +237,3 @@ def _passes(message: Message, end: int) -> bool:
     """
     error, offset = message.error(), message.offset()
     return (error is None or error.code() == KafkaError._PARTITION_EOF) and offset is not None and offset >= end
-
-
-class _Collector:
-    """Python's cyclic garbage collector, as the calls under way want it."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        # Under way, of all threads.
-        self.calls = 0
-        # In monotonic seconds; of no meaning while it is on.
-        self.off_since = 0.0
-
-
-_collector: Final = _Collector()
-
-
-def uncollected(call: Callable[[], Result]) -> Result:
-    """Returns what `call` returns, made with the collector off; it is on again as soon as no thread is in such a call.
-
-    It would look through the thousands of messages of every poll again and again (docs/decisions/findings.md); none of
-    them is in a cycle. A function, as a generator that is suspended in a `with` block can stay there for good: an error
-    of its consumer that is kept keeps its frame, and with it the block.
-    """
-    with _collector.lock:
-        if gc.isenabled():
-            _collector.off_since = time.monotonic()
-        _collector.calls += 1
-        gc.disable()
-    try:
-        return call()
-    finally:
-        with _collector.lock:
-            _collector.calls -= 1
-            if not _collector.calls or time.monotonic() - _collector.off_since > COLLECTOR_OFF_S:
-                gc.enable()

@@ -32,6 +32,7 @@ from connectors.converters.converter import Converter, Headers
 from connectors.converters.registered import MOST_IDS, PARSED, RegisteredConverter
 from connectors.converters.written_fields import WrittenFields
 from connectors.data.bounds import EMPTY_PARTS
+from connectors.data.collector import decoded
 from connectors.data.column_reader import ColumnReader
 from connectors.data.kept import Kept, OfSchema, weight_of
 from connectors.data.schema import UNION, Schema, Type
@@ -230,7 +231,7 @@ class AvroConverter(RegisteredConverter):
         connect, named = FromAvro(names_logical=self._names_logical), dict[str, Any]()
         texts = self._define_references(registered, connect, named)
         size = len(registered.text) + sum(map(len, texts))
-        avro = json.loads(registered.text)
+        avro = decoded(json.loads, registered.text)
         schema = None if avro in ("null", {"type": "null"}) else connect.schema(avro)
         if schema is not None:
             check_items(schema)
@@ -238,7 +239,7 @@ class AvroConverter(RegisteredConverter):
         convert = None if schema is None else reader_of_unions(schema)
         some = None if convert else self._some(avro, schema, registered)
         defined: dict[str, Any] = {}
-        for own in (*map(json.loads, texts), avro):
+        for own in (*(decoded(json.loads, text) for text in texts), avro):
             collect(own, "", defined)
         own = alone(avro, defined)
         room = RoomOfRecords(own)
@@ -266,7 +267,7 @@ class AvroConverter(RegisteredConverter):
             (reference.subject, reference.version): text for reference, text in self.referenced(registered).items()
         }
         for text in texts.values():
-            avro = json.loads(text)
+            avro = decoded(json.loads, text)
             connect.schema(avro)
             parsed_schema(without_defaults(without_logical_types(avro)), named)
         return list(texts.values())

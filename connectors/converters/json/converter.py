@@ -22,6 +22,7 @@ from connectors.converters.json.unwrapper import JsonUnwrapper
 from connectors.converters.json.values import JsonForm, JsonValues, check_without_schema, encoded, exact
 from connectors.converters.written_fields import WrittenFields
 from connectors.data.bounds import LONGEST_SCHEMA
+from connectors.data.collector import decoded
 from connectors.data.kept import Kept, OfSchema, weight_of
 from connectors.data.schema import DECIMAL, Schema
 from connectors.data.unwrapping import Unwrapper, Unwrapping
@@ -129,7 +130,7 @@ class JsonConverter(Converter):
         data = json_text(data)
         try:
             if not self._enabled:
-                return None, check_without_schema(self._plain.decode(data))
+                return None, check_without_schema(decoded(self._plain.decode, data))
             if self._fixed is not None:
                 return self._read(self._fixed, data)
             schema, payload = self.parts(data)
@@ -200,7 +201,7 @@ class JsonConverter(Converter):
         """Returns a schema, and whether it has Decimals, of which the digits count."""
         entry = self._schemas.get(text)
         if entry is None:
-            node = self._plain.decode(text)
+            node = decoded(self._plain.decode, text)
             schema = None if node is None else read_schema(node, self.values.read_defaults())
             entry = schema, DECIMAL.encode() in text
             self._schemas.put(text, entry, weight_of(text, schema))
@@ -208,7 +209,7 @@ class JsonConverter(Converter):
 
     def _read(self, entry: tuple[Schema | None, bool], payload: bytes) -> tuple[Schema | None, Any]:
         schema, is_exact = entry
-        node = (self._exact if is_exact else self._plain).decode(payload)
+        node = decoded((self._exact if is_exact else self._plain).decode, payload)
         return schema, check_without_schema(node) if schema is None else self.values.read(schema, node)
 
 

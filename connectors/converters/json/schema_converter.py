@@ -17,6 +17,7 @@ from connectors.converters.json.schema_types import FromJsonSchema, to_json_sche
 from connectors.converters.json.values import JsonForm, JsonValues, encoded, exact
 from connectors.converters.registered import MOST_IDS, RegisteredConverter
 from connectors.converters.written_fields import WrittenFields
+from connectors.data.collector import decoded
 from connectors.data.kept import Kept, OfSchema, weight_of
 from connectors.data.schema import Schema
 from connectors.errors import DataError
@@ -54,7 +55,7 @@ class JsonSchemaConverter(RegisteredConverter):
         schema_id, start, _ = self.wire.read(headers, data)
         schema = self._schema(schema_id)
         try:
-            node = self._decoder.decode(json_text(data[start:]))
+            node = decoded(self._decoder.decode, json_text(data[start:]))
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise DataError(f"The data is no JSON: {reason_of(error)}.") from None
         return schema, self._values.read(schema, node)
@@ -95,8 +96,8 @@ class JsonSchemaConverter(RegisteredConverter):
             raise DataError(f"Schema {schema_id} is of type {registered.kind}, not JSON.", "Set its own converter.")
         texts = self.referenced(registered)
         try:
-            references = {reference.name: json.loads(text) for reference, text in texts.items()}
-            root = json.loads(registered.text)
+            references = {reference.name: decoded(json.loads, text) for reference, text in texts.items()}
+            root = decoded(json.loads, registered.text)
             schema = FromJsonSchema(root, references, self._values.read_defaults()).schema(root)
         except DataError:
             raise

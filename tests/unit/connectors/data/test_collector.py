@@ -8,8 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from connectors.source import range_cursors as module
-from connectors.source.range_cursors import uncollected
+from connectors.data.collector import LONG, decoded, uncollected
 
 TIMEOUT_S = 30.0
 
@@ -31,9 +30,8 @@ def test_it_is_on_again_after_an_error() -> None:
     assert gc.isenabled(), kept
 
 
-def test_calls_that_overlap_for_long_let_it_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_that_overlap_for_long_let_it_run() -> None:
     """Threads that always read would otherwise keep it off between them."""
-    monkeypatch.setattr(module, "COLLECTOR_OFF_S", 0.0)
     inside, goes_on = threading.Event(), threading.Event()
 
     def waits() -> bool:
@@ -44,8 +42,15 @@ def test_calls_that_overlap_for_long_let_it_run(monkeypatch: pytest.MonkeyPatch)
         waiting = other.submit(uncollected, waits)
         assert inside.wait(TIMEOUT_S)
         assert not gc.isenabled()
-        uncollected(lambda: None)
+        uncollected(lambda: None, off_s=0.0)
         assert gc.isenabled()
         goes_on.set()
         assert waiting.result(TIMEOUT_S)
+    assert gc.isenabled()
+
+
+@pytest.mark.parametrize(("length", "is_on"), [(LONG - 1, True), (LONG, False)])
+def test_a_long_text_is_decoded_without_it(length: int, is_on: bool) -> None:
+    """It would go through all that was decoded so far again and again."""
+    assert decoded(lambda _: gc.isenabled(), "x" * length) is is_on
     assert gc.isenabled()
