@@ -198,11 +198,20 @@ class Chain:
         for batch in batches:
             reports = batch.num_rows - batch.column(_RANGE).null_count
             if reports == 0:
-                yield from self._pieces(batch, growth or TaskGrowth())
+                yield from self._in_turn(self._pieces(batch, growth or TaskGrowth()))
             elif reports == batch.num_rows:
                 yield self._reported(batch)
             else:
                 raise IngestError("Records and range reports came in one batch.", DEFECT)
+
+    def _in_turn(self, pieces: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yields `pieces`; each is made in a turn of the chain's, and taken by the consumer in none."""
+        while True:
+            with self._patience.working():
+                piece = next(pieces, None)
+            if piece is None:
+                return
+            yield piece
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Returns the records that `batch` becomes, in its order; those that were rejected before stay as they are.

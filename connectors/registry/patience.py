@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from connectors.chain_turns import ChainTurn
 from connectors.clock import SYSTEM_CLOCK, Clock
 from connectors.errors import PortionLateError, RegistryError
 
@@ -20,8 +21,9 @@ class Patience:
     their number. The time in all (`total_s`) is limited loosely: many records take their time, and to give up work that
     was nearly done costs all of it again.
 
-    Once `stopped` returns True nothing is waited for any more. `waited_s` has the seconds that were waited so far. Used
-    by one thread.
+    Once `stopped` returns True nothing is waited for any more. `waited_s` has the seconds that were waited so far. With
+    `turn` it also takes its turns with the chains of other threads: it has one while it is `working`, and none while it
+    waits. Used by one thread.
     """
 
     def __init__(
@@ -30,12 +32,14 @@ class Patience:
         total_s: float = math.inf,
         stopped: Callable[[], bool] = lambda: False,
         clock: Clock = SYSTEM_CLOCK,
+        turn: ChainTurn | None = None,
     ) -> None:
         self.waited_s = 0.0
         self._wait_s = wait_s
         self._clock = clock
         self._ends_ms = clock.monotonic_ms() + total_s * 1000  # it may be infinite
         self._stopped = stopped
+        self._turn = turn
 
     @property
     def left_s(self) -> float:
@@ -52,15 +56,32 @@ class Patience:
             raise RegistryError("A schema registry is to be asked, and a micro-batch of the driver's asks none.", _LEFT)
         if self.left_s <= 0.0:
             raise self.late()
+        had_turn = self._turn is not None and self._turn.end()
         began_ms = self._clock.monotonic_ms()
         try:
             yield
         finally:
             self.waited_s += (self._clock.monotonic_ms() - began_ms) / 1000
+            if had_turn:
+                self._begin_turn()
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Has its turn in the block, in which the chain works; waits for it before. Raises PortionLateError."""
+        self._begin_turn()
+        try:
+            yield
+        finally:
+            if self._turn is not None:
+                self._turn.end()
+
+    def _begin_turn(self) -> None:
+        if self._turn is not None and not self._turn.begin():
+            raise self.late()
 
     def check(self) -> None:
-        """Raises PortionLateError if the time in all is over, or it was stopped."""
-        if self._stopped():
+        """Raises PortionLateError if the time in all is over, or it was stopped; others may have their turn here."""
+        if self._stopped() or (self._turn is not None and not self._turn.look()):
             raise self.late()
         if self._clock.monotonic_ms() > self._ends_ms:
             raise PortionLateError("Its converters and transforms take longer than others can wait.", _LEFT)

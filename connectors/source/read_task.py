@@ -30,6 +30,7 @@ from compactor.ingest.ingest import WRITTEN, error_row, full_row, portions, writ
 from compactor.spark import tasks
 from compactor.turns import turn
 from connectors.chain.task_growth import TaskGrowth
+from connectors.chain_turns import DRIVERS, ChainTurn
 from connectors.clock import SYSTEM_CLOCK
 from connectors.errors import PortionLateError, UnreachableError
 from connectors.registry.patience import Patience
@@ -121,7 +122,7 @@ def read_in_driver(
     """
 
     def write(portion: PortionSplit, batches: Iterable[pa.RecordBatch]) -> None:
-        patience = Patience(0.0, limits.portion)
+        patience = Patience(0.0, limits.portion, turn=ChainTurn(DRIVERS, urgent=True))
         rows = (row for batch in _write_bounded(portion, batches, patience) for row in batch.to_pylist())
         for number, answer in portions(rows).items():
             if isinstance(answer, Batch | PortionLateError):
@@ -187,7 +188,9 @@ def read_apart(
         whole = PortionSplit(0, options, offer.ranges, options.clients)
         if offer.route is Route.JOB:
             return _timed(lambda: _run_job(spark, [whole], parts, EarlyEnd(total_s=early_end.total_s)))
-        return _batch(row for batch in _read_strictly(whole, parts.read, stopped=stopped) for row in batch.to_pylist())
+        chain_turn = ChainTurn(DRIVERS, stopped)
+        batches = _read_strictly(whole, parts.read, stopped=stopped, chain_turn=chain_turn)
+        return _batch(row for batch in batches for row in batch.to_pylist())
     most = min(options.limits.tasks_max, max(1, spark.sparkContext.defaultParallelism - 1))
     splits = [PortionSplit(0, options, split, options.clients) for split in plan.splits(offer.ranges, most)]
     with turn(ONE_LARGE_JOB, stopped) as mine:
@@ -227,14 +230,17 @@ def _read_strictly(
     read: Callable[..., Generator[pa.RecordBatch, None, None]] = read,
     early_end: EarlyEnd = NEVER,
     stopped: Callable[[], bool] = lambda: False,
+    chain_turn: ChainTurn | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Reads and writes; a chain that waits for a registry waits alone, and until it is `stopped`.
 
+    In the driver chains take turns: it gives `chain_turn`.
     If the records have grown too much, or its time is over, it ends early, and a last row says so.
     """
     options, growth = portion.options, TaskGrowth(portion.options.limits.growth_bytes, early_end.total_s)
+    patience = Patience(stopped=stopped, turn=chain_turn)
     with closing(read(portion.ranges, options, stopped, early_end, growth)) as batches:
-        yield from write_transformed(batches, options, portion.portion, Patience(stopped=stopped), growth)
+        yield from write_transformed(batches, options, portion.portion, patience, growth)
     if growth.is_full:
         yield full_row(portion.portion)
 

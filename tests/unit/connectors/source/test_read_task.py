@@ -7,12 +7,12 @@ import secrets
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import httpx
 import pyarrow as pa
@@ -24,6 +24,7 @@ from compactor.ingest.appends import Batch
 from compactor.ingest.ingest import portions
 from compactor.storage.local import LocalStorage
 from connectors.chain.spec import chain_spec
+from connectors.chain_turns import DRIVERS
 from connectors.errors import PortionLateError
 from connectors.registry.schema_registry import SchemaRegistry
 from connectors.source import read_task as module
@@ -32,8 +33,18 @@ from connectors.source.assignment import PortionSplit, ReadTask
 from connectors.source.micro_batches import MicroBatches
 from connectors.source.plan import SourceRange
 from connectors.source.portion import Offer
-from connectors.source.read_task import IN_DRIVER, ChainLimits, read_in_driver, read_task, write_transformed
+from connectors.source.read_route import Route
+from connectors.source.read_task import (
+    IN_DRIVER,
+    ApartParts,
+    ChainLimits,
+    read_apart,
+    read_in_driver,
+    read_task,
+    write_transformed,
+)
 from tests.support.engine import intake
+from tests.support.kafka import wait_until
 from tests.support.memory.cluster import MemoryCluster
 from tests.support.memory.schema_registry import MemoryRegistry
 from tests.support.source_options import source_options
@@ -246,3 +257,25 @@ def test_a_micro_batch_that_no_thread_writes_is_read_apart(found: Portions) -> N
     delivered: list[object] = []
     read_in_driver(found.tasks(), NoThreads(), lambda *pair: delivered.append(pair))
     assert delivered == []
+
+
+def test_chains_that_the_driver_runs_take_turns(found: Portions, memory: Slow) -> None:
+    """Beside dozens of threads that compute, those that publish and those that answer requests would hardly go on."""
+    memory.answers_s = 0.0
+    offer = Offer(found.late.options, found.late.ranges, {}, Route.DRIVER)
+    delivered: dict[int, Any] = {}
+
+    def stored(*_: object) -> Generator[pa.RecordBatch, None, None]:
+        for _portion, batches in found._read((found.late,)):
+            yield from batches
+
+    with ThreadPoolExecutor(1) as writers, ThreadPoolExecutor(2) as others:
+        assert DRIVERS.take(lambda: False, urgent=True)
+        apart = others.submit(read_apart, cast("Any", None), offer, lambda: False, parts=ApartParts(read=stored))
+        wait_until(lambda: DRIVERS.waiting == 1, "what is read apart waits", 30)
+        shared = others.submit(read_in_driver, found.tasks(), writers, delivered.__setitem__, ChainLimits(written=30.0))
+        wait_until(lambda: DRIVERS.waiting == 2, "the micro-batch waits", 30)
+        DRIVERS.give()
+        assert isinstance(apart.result(30), Batch)
+        shared.result(30)
+    assert isinstance(delivered[2], Batch)
