@@ -1,6 +1,7 @@
 """Lets one thread of this process at a time do what would take the processor from all others.
 
-Two kinds of work do so: reading a backlog, and rewriting runs.
+Two kinds of work do so: reading a backlog, and rewriting runs. Work that may hold Spark's tasks for long leaves one of
+them to the process's other connectors, if there are any.
 """
 
 from __future__ import annotations
@@ -12,6 +13,15 @@ from typing import Final
 
 LOOK_S: Final = 0.2
 """How often (s) a thread that waits for its turn looks whether it is to stop."""
+
+
+SHARED: Final = threading.Event()
+"""Set while this process has several connectors."""
+
+
+def most_tasks(tasks: int) -> int:
+    """Returns how many of Spark's `tasks`, those that run at once, long work may have: all but one if it is SHARED."""
+    return max(1, tasks - 1) if SHARED.is_set() else tasks
 
 
 @contextmanager

@@ -33,6 +33,7 @@ from compactor.snapshot.manifest import DataFile, SnapshotInputs, Typed, TypedIn
 from compactor.snapshot.typed_table import KEY, METADATA, REST, TypedTable
 from compactor.spark import tasks
 from compactor.storage.base import Storage
+from compactor.turns import most_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -93,14 +94,16 @@ def write_typed(
 ) -> WrittenFiles:
     """Writes what a snapshot of `logs`, one topic's, holds below `folder`/data.
 
-    Columns begin with those `kept` of an earlier snapshot. Raises SnapshotError if a registry does not answer, or a
-    column that is to be text is not UTF-8.
+    Columns begin with those `kept` of an earlier snapshot. If there are other connectors, one of Spark's tasks is left
+    to them: those here may wait for a registry, or read records that are made to take long. Raises SnapshotError if a
+    registry does not answer, or a column that is to be text is not UTF-8.
     """
-    work = split_work(logs, inputs.mode, spark.sparkContext.defaultParallelism)
+    most = most_tasks(spark.sparkContext.defaultParallelism)
+    work = split_work(logs, inputs.mode, most)
     sides = {side: types for side, types in (("value", typed.value), ("key", typed.key)) if types is not None}
     if KEY not in typed.metadata:
         sides.pop("key", None)
-    kinds = _surveyed(spark, storage, work, inputs.mode, sides)
+    kinds = _surveyed(spark, storage, work, inputs.mode, sides, most)
     taken = {"value": [*METADATA, *REST.values()], "key": []}
     with _reading("columns"):
         layouts = {side: types.layout(kinds[side], kept.get(side), taken[side]) for side, types in sides.items()}
@@ -114,7 +117,7 @@ def write_typed(
                 stack.callback(decoder.close)
             yield from _TypedCopy(storage, folder, table, decoders, mode, file_bytes).run(work[number])
 
-    rows = tasks.run(spark, len(work), task, _FILES)
+    rows = tasks.run(spark, len(work), task, _FILES, most)
     reports = [msgspec.json.decode(row["report"], type=_Report) for row in rows if row["report"]]
     files = [DataFile(**{name: row[name] for name in _FILES.names[:4]}) for row in rows if row["path"]]
     counts = sum((Counter(report.counts) for report in reports), Counter[str]())
@@ -155,6 +158,7 @@ def _surveyed(
     work: Sequence[Sequence[FileRange]],
     mode: str,
     sides: Mapping[str, ColumnTypes],
+    most: int,
 ) -> dict[str, Counter[bytes]]:
     """Collects the kinds of keys and values of all records, each with the number of its records, by side."""
     columns = [*sides, "headers", *({"value", "rejected"} - sides.keys())]
@@ -175,7 +179,7 @@ def _surveyed(
                 yield pa.RecordBatch.from_pylist(rows, schema=_KINDS)
 
     kinds: dict[str, Counter[bytes]] = {side: Counter() for side in sides}
-    for row in tasks.run(spark, len(work), task, _KINDS):
+    for row in tasks.run(spark, len(work), task, _KINDS, most):
         kinds[row["side"]][bytes(row["kind"])] += row["records"]
     return kinds
 

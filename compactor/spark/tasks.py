@@ -24,10 +24,15 @@ _log = structlog.get_logger()
 
 
 def run(
-    spark: SparkSession, count: int, task: Callable[[int], Iterable[pa.RecordBatch]], answers: pa.Schema
+    spark: SparkSession,
+    count: int,
+    task: Callable[[int], Iterable[pa.RecordBatch]],
+    answers: pa.Schema,
+    most: int | None = None,
 ) -> list[dict[str, Any]]:
     """Runs `task(number)` in a Spark task for each number below `count`; returns the rows of all (`answers`).
 
+    With `most` there are at most as many Spark tasks, each of which runs several numbers, one after the other.
     `task` is pickled with all that it holds. A KeyfoldError that it raises is raised here as it was. What tasks have
     asked of object stores is counted here.
     """
@@ -46,7 +51,7 @@ def run(
     if count == 0:
         return []
     with unwrapping():
-        rows = spark.range(0, count, 1, count).mapInArrow(of_numbers, record.ddl(schema)).collect()
+        rows = spark.range(0, count, 1, min(count, most or count)).mapInArrow(of_numbers, record.ddl(schema)).collect()
     return list(_answers(rows))
 
 

@@ -58,16 +58,20 @@ class LocalSpark:
 
     def __init__(self, cores: int = 2) -> None:
         self.sparkContext = SimpleNamespace(defaultParallelism=cores)
+        # How many tasks each job has had.
+        self.tasks: list[int] = []
 
     def range(self, start: int, end: int, step: int, partitions: int) -> _Numbers:
-        """Returns the numbers from `start` to `end`, each in a partition of its own."""
-        assert (step, partitions) == (1, end - start)
-        return _Numbers(start, end)
+        """Returns the numbers from `start` to `end`, in so many partitions."""
+        assert step == 1
+        assert 1 <= partitions <= end - start
+        self.tasks.append(partitions)
+        return _Numbers([range(start + at, end, partitions) for at in range(partitions)])
 
 
 class _Numbers:
-    def __init__(self, start: int, end: int) -> None:
-        self._numbers = range(start, end)
+    def __init__(self, tasks: Sequence[range]) -> None:
+        self._tasks = tasks
         self._work: bytes | None = None
 
     def mapInArrow(self, work: Work, _schema: str) -> _Numbers:  # noqa: N802 - Spark's name
@@ -81,9 +85,9 @@ class _Numbers:
 
         assert self._work is not None
         found: list[LocalRow] = []
-        for number in self._numbers:
+        for task in self._tasks:
             work = cast("Work", cloudpickle.loads(self._work))
-            numbers = pa.RecordBatch.from_pydict({"id": [number]})
+            numbers = pa.RecordBatch.from_pydict({"id": list(task)})
             found.extend(LocalRow(row) for batch in work(iter([numbers])) for row in batch.to_pylist())
         return found
 

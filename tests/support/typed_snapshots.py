@@ -39,9 +39,16 @@ class TypedConnector:
     """A connector `c` of topic `t` that takes typed snapshots; `settings` are those of its converters."""
 
     def __init__(
-        self, folder: Path, settings: Mapping[str, str], *, key: bool = False, metadata: Sequence[str] = tuple(METADATA)
+        self,
+        folder: Path,
+        settings: Mapping[str, str],
+        *,
+        key: bool = False,
+        metadata: Sequence[str] = tuple(METADATA),
+        partitions: int = 1,
     ) -> None:
-        self.connector = BrokerlessConnector(cast("SparkSession", LocalSpark()), folder / "store")
+        spark = cast("SparkSession", LocalSpark())
+        self.connector = BrokerlessConnector(spark, folder / "store", partitions=partitions)
         self.shelf = LocalStorage(str(folder / "snapshots"))
         self.key = key
         self.metadata = tuple(metadata)

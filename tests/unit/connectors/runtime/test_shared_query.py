@@ -14,6 +14,7 @@ import pytest
 from compactor.errors import KeyfoldError
 from compactor.ingest.appends import Batch
 from compactor.model.record import TopicPartition
+from compactor.turns import SHARED
 from connectors.clock import SystemClock
 from connectors.errors import SourceChangedError, SparkGoneError
 from connectors.runtime.shared_query import POOL, QueryParts, QueryTimings, SharedQuery
@@ -341,6 +342,15 @@ def test_spark_gets_a_short_error_and_the_whole_is_kept(worker: Worker, streams:
         found.next(TIMEOUT_S)
     assert heard.value is whole
     assert [(error.__cause__, error.__suppress_context__) for error in short] == [(None, True)] * 2
+
+
+def test_the_process_knows_whether_it_has_several_connectors(streams: Streams, brokers: MemoryAdmin) -> None:
+    """Work that may take long leaves others a task of Spark's."""
+    worker = Worker(streams, brokers, connectors=2)
+    assert SHARED.is_set()
+    worker.query.share_among(1)
+    assert not SHARED.is_set()
+    worker.close()
 
 
 def test_a_micro_batch_that_does_not_end_for_others_is_read_again(streams: Streams, brokers: MemoryAdmin) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
+import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -20,7 +21,7 @@ from compactor.model.record import HEADERS
 from compactor.model.state import CatalogState
 from compactor.ports import ColumnLayout
 from compactor.snapshot.snapshots import ONE_TYPED
-from compactor.turns import LOOK_S
+from compactor.turns import LOOK_S, SHARED
 from connectors.chain.rows import MOST_HEADERS
 from connectors.chain.spec import chain_spec
 from connectors.errors import DataError
@@ -237,3 +238,28 @@ def test_typed_snapshots_of_a_worker_take_turns(tmp_path: Path) -> None:
             connector.connector.stopping.set()
             taking.result(10)
     assert len(connector.connector.catalog.state.snapshots) == 1
+
+
+@pytest.fixture
+def in_company(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Whether the worker has other connectors."""
+    if request.param:
+        SHARED.set()
+    yield
+    SHARED.clear()
+
+
+@pytest.mark.usefixtures("in_company")
+@pytest.mark.parametrize(
+    ("in_company", "tasks"), [(False, 2), (True, 1)], indirect=["in_company"], ids=["alone", "with others"]
+)
+def test_a_typed_snapshot_leaves_a_task_of_sparks_to_others(tmp_path: Path, tasks: int) -> None:
+    """Its own may each wait 20 s for a registry, or read records that are made to take long."""
+    connector, spark = TypedConnector(tmp_path, PLAIN, partitions=2), LocalSpark(cores=2)
+    for number in range(2):  # partitions, together more than is worth one task
+        text = base64.b64encode(random.Random(number).randbytes(6 << 20))
+        connector.fold([row(number, 0, b"k", b'{"a":"%b"}' % text)])
+    connector.connector.spark = cast("SparkSession", spark)
+    connector.set(PLAIN)
+    assert sorted(connector.take().table["_partition"].to_pylist()) == [0, 1]
+    assert spark.tasks == [tasks, tasks]
