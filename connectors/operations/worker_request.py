@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from compactor.catalog import owner_lock, requests
 from compactor.catalog.owner_lock import OwnerLock
 from compactor.catalog.requests import Answer, Request
-from compactor.errors import KeyfoldError, StorageError
+from compactor.errors import FencedError, KeyfoldError, StorageError
 from compactor.storage.base import Storage
 from connectors.clock import SYSTEM_CLOCK, Clock
 from connectors.config.connector import ConnectorConfig
@@ -59,7 +59,9 @@ def perform(
     except BadRequestError as error:
         raise UsageError(error.message, error.action) from None
 
-    return answered(storage, connector.name, wanted, timeout, here or partial(_run, worker, connector))
+    if here is not None:
+        return answered(storage, connector.name, wanted, timeout, here)
+    return answered(storage, connector.name, wanted, timeout, partial(_run, worker, connector), asks_new_owner=True)
 
 
 def answered(
@@ -69,11 +71,14 @@ def answered(
     timeout: RequestTimeout,
     here: Here,
     clock: Clock = SYSTEM_CLOCK,
+    *,
+    asks_new_owner: bool = False,
 ) -> dict[str, Any]:
     """Returns what the worker that holds the lock of connector `name` answers; if none holds it, what `here` returns.
 
     The lock is held while `here` runs. On an object store the lock of a worker that was killed ends only after a
-    while, possibly during the wait for an answer; then `here` is called. Raises as `ask` and `here` do.
+    while, possibly during the wait for an answer; then `here` is called. A worker that starts meanwhile fences `here`:
+    with `asks_new_owner`, for a request that may be carried out twice, it is asked then. Raises as `ask` and `here` do.
     """
     lock = OwnerLock(storage)
     if not lock.claim(owner_lock.this_process()):
@@ -84,8 +89,12 @@ def answered(
                 raise
     try:
         return here(wanted, lock)
+    except FencedError:
+        if not asks_new_owner:
+            raise
     finally:
         lock.release()
+    return ask(storage, name, wanted, timeout, clock)
 
 
 def _run(worker: WorkerConfig, connector: ConnectorConfig, wanted: Request, lock: OwnerLock) -> dict[str, Any]:

@@ -143,6 +143,25 @@ def test_what_cannot_be(worker: RestProcess, deployment: Deployment, offsets: di
     assert deployment.state().logs == before
 
 
+@pytest.mark.long  # unit/connectors/operations/test_changed_output.py
+def test_offsets_of_another_output(worker: RestProcess, deployment: Deployment) -> None:
+    """They are refused while the config names another output, and nothing changes; it goes on with the first one."""
+    path = f"/connectors/{deployment.name}"
+    stop(worker, deployment)
+    config = worker.ask("GET", f"{path}/config").json()
+    assert worker.ask("PUT", f"{path}/config", json={**config, "output.topic": "another"}).status_code == 200
+    before = deployment.state()
+    for refused in (alter(worker, deployment, {0: 10}), worker.ask("DELETE", f"{path}/offsets")):
+        assert refused.status_code == 400, refused.text
+        assert "but it began with" in refused.json()["message"]
+    assert (deployment.state(), shown(worker, deployment)[0]) == (before, before.logs[0].end)
+    assert worker.ask("PUT", f"{path}/config", json=config).status_code == 200
+    assert alter(worker, deployment, {0: 10}).status_code == 200
+    resume(worker, deployment)
+    caught_up(deployment, 2, 1)
+    assert broken(deployment) == []
+
+
 def test_records_that_the_source_has_lost(worker: RestProcess, deployment: Deployment) -> None:
     """A reset that would give keys up is refused until that is accepted; so it is by the command."""
     delete_records(deployment.bootstrap, deployment.topic, 0, 20)

@@ -14,7 +14,7 @@ import pytest
 from compactor.catalog import requests
 from compactor.catalog.owner_lock import OwnerLock, is_alive, this_process
 from compactor.catalog.requests import Answer, Request
-from compactor.errors import KeyfoldError
+from compactor.errors import FencedError, KeyfoldError
 from connectors.errors import EXIT_FAILED, EXIT_UNREACHABLE, UnreachableError, exit_code
 from connectors.operations.request_timeout import RequestTimeout
 from connectors.operations.worker_request import POLL_MS, Here, answered
@@ -36,7 +36,9 @@ class Asker:
         self.lock = OwnerLock(self.storage)
         self.lock.claim(this_process(3))
 
-    def ask(self, meanwhile: Callable[[str], object], seconds: float = 60, here: Here | None = None) -> dict[str, Any]:
+    def ask(
+        self, meanwhile: Callable[[str], object], seconds: float = 60, here: Here | None = None, **more: bool
+    ) -> dict[str, Any]:
         sleep = self.clock.sleep_ms
 
         def noted(ms: int) -> None:
@@ -47,7 +49,7 @@ class Asker:
         self.clock.sleep_ms = noted  # type: ignore[method-assign]
         wanted = Request(id="", kind=CLEAN, asked_ms=NOW, topic="t", partition=1)
         timeout = RequestTimeout(seconds, self.told.append)
-        return answered(self.storage, "c", wanted, timeout, here or _not_here, self.clock)
+        return answered(self.storage, "c", wanted, timeout, here or _not_here, self.clock, **more)
 
     def left(self) -> tuple[Request, ...]:
         """What a worker would still carry out."""
@@ -115,6 +117,28 @@ def test_if_the_worker_was_killed_the_command_takes_over_itself(asker: Asker, *,
         with pytest.raises(UnreachableError):
             asker.ask(work, seconds=5, here=here)
         assert held == []
+
+
+@pytest.mark.parametrize("may_be_done_twice", [True, False])
+def test_a_worker_that_starts_meanwhile_is_asked(asker: Asker, *, may_be_done_twice: bool) -> None:
+    """It fences the command, which has begun before; what must not be done twice ends there."""
+    asker.lock.release()
+
+    def fenced(_: Request, lock: OwnerLock) -> dict[str, Any]:
+        assert lock.is_held()
+        raise FencedError("Connector c: a newer owner took it over; ours is 3.", "Leave it.")
+
+    def work(left: str) -> None:
+        assert asker.lock.claim(this_process(4))
+        requests.answer(asker.storage, left, Answer(ok=True, result={"logs": ["there"]}))
+
+    if may_be_done_twice:
+        assert asker.ask(work, here=fenced, asks_new_owner=True) == {"logs": ["there"]}
+        assert "Waiting for the worker of connector c" in asker.told[0]
+    else:
+        with pytest.raises(FencedError):
+            asker.ask(work, here=fenced)
+        assert asker.told == []
 
 
 def test_what_the_worker_has_begun_goes_on(asker: Asker) -> None:
