@@ -102,6 +102,19 @@ class TypedTable(Struct, frozen=True, kw_only=True):
         return text_column(records, side, tp) if side in self.strings else records[side]
 
 
+def layouts_of(columns: pa.Schema) -> dict[str, pa.StructType]:
+    """Returns by side which of `columns`, a snapshot's, are of values and of keys, as `TypedTable` was given them.
+
+    A side that stayed bytes is the only column of its struct.
+    """
+    own = {*METADATA, *REST.values()}
+    layouts = {"value": pa.struct([field for field in columns if field.name not in own])}
+    if KEY in columns.names:
+        kind = columns.field(KEY).type
+        layouts["key"] = kind if pa.types.is_struct(kind) else pa.struct([pa.field(WHOLE, kind)])
+    return layouts
+
+
 def _leaves(kind: pa.DataType) -> int:
     return sum(_leaves(kind.field(place).type) for place in range(kind.num_fields)) or 1
 

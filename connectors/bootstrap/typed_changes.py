@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from compactor.errors import PortionTooLargeError, SnapshotError
 from compactor.model.record import HEADERS, TopicPartition
-from compactor.ports import WHOLE, ColumnLayout, Decoded
-from compactor.snapshot.typed_table import KEY, METADATA, REST, TypedTable
+from compactor.ports import ColumnLayout, Decoded
+from compactor.snapshot.typed_table import KEY, TypedTable, layouts_of
 from connectors.bootstrap.records import Change
 from connectors.bootstrap.snapshot_files import RecordColumns, SnapshotFiles
 from connectors.errors import BootstrapError, UnreachableError
@@ -54,7 +54,7 @@ class TypedChanges:
         chain = stored_chain(typed.converters, given)
         layouts = {
             side: ColumnLayout(layout, {})
-            for side, layout in _layouts(columns).items()
+            for side, layout in layouts_of(columns).items()
             if getattr(typed, f"{side}_format") == "typed"
         }
         for side in layouts:
@@ -118,14 +118,3 @@ class TypedChanges:
 def _row(change: Change) -> dict[str, Any]:
     headers = [{"key": name, "value": value} for name, value in change.headers]
     return {"key": change.key, "value": change.value, "headers": headers}
-
-
-def _layouts(columns: pa.Schema) -> dict[str, pa.StructType]:
-    """Returns by side the columns that a snapshot with these has of values and keys, as `TypedTable` was given them."""
-    own = {*METADATA, *REST.values()}
-    values = pa.struct([field for field in columns if field.name not in own])
-    if KEY not in columns.names:
-        return {"value": values}
-    key = columns.field(KEY)
-    keys = key.type if pa.types.is_struct(key.type) else pa.struct([pa.field(WHOLE, key.type)])
-    return {"value": values, "key": keys}

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from itertools import repeat
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -25,7 +26,8 @@ from compactor.errors import DamagedFileError
 from compactor.model.record import HEADERS, TopicPartition
 from compactor.runs.checksums import readable, sha256_of
 from compactor.snapshot import row_groups
-from compactor.snapshot.manifest import DataFile, Manifest
+from compactor.snapshot.content import APPEND
+from compactor.snapshot.manifest import DataFile, Manifest, Typed
 from connectors.config.clients.merged import client_config
 from connectors.config.topics import is_internal
 from connectors.config.worker import WorkerConfig
@@ -35,9 +37,13 @@ from connectors.kafka.admin import Admin, TopicInfo
 from connectors.kafka.client_settings import PRODUCER_DEFAULTS, PRODUCER_PINNED
 from connectors.kafka.sending_producer import SendingProducer, SendingWords, SentRecord
 from connectors.operations.snapshots import pin
+from connectors.placeholders import resolve
 from connectors.sinks import output_topic
 from connectors.sinks.encode import original_headers, rows
 from connectors.snapshot_folder import SnapshotFolder
+from connectors.typed.column_types import ValueTypes
+from connectors.typed.converter_settings import stored_chain
+from connectors.typed.written_again import TypedRowWriter
 
 # Records, and bytes of them, in one transaction. More would be repeated as a whole if it fails; fewer would take more
 # transactions, each of which waits for its coordinator.
@@ -45,12 +51,18 @@ _RECORDS: Final = 10_000
 _BYTES: Final = 16 << 20
 # How long (s) a transaction of an earlier run that is not decided yet is waited for.
 _PENDING_S: Final = 60.0
+_HEADERS: Final = "_headers"
+_NEEDED: Final = ("_key", "_partition", "_timestamp")
+"""Columns of a typed snapshot without which a record would go elsewhere, or be another one."""
 _PREFIX: Final = "keyfold-restore-"
 _VERIFY: Final = "keyfold snapshot verify says what is wrong with it; restore another snapshot, or put the file back."
 
 
 class RestoreResult(Struct, frozen=True, kw_only=True):
-    """What a run has done: `sent` of the snapshot's `records`; `before` of them had gone by then."""
+    """What a run has done: `sent` of the snapshot's `records`; `before` of them had gone by then.
+
+    `without_headers`: a typed snapshot does not have them.
+    """
 
     snapshot: str
     topic: str
@@ -58,6 +70,7 @@ class RestoreResult(Struct, frozen=True, kw_only=True):
     records: int
     sent: int
     before: int
+    without_headers: bool = False
 
 
 class NewTopicSettings(Struct, frozen=True):
@@ -70,12 +83,14 @@ class NewTopicSettings(Struct, frozen=True):
 class _Progress(Struct, frozen=True):
     """The metadata of the position: the topic that the records went to, the snapshot's folder, and its records.
 
-    A later topic of the same name has another id, and none of the records.
+    A later topic of the same name has another id, and none of the records. `converters` differs between those that
+    write a typed snapshot's records in other ways.
     """
 
     topic_id: str
     snapshot: str
     records: int
+    converters: str = ""
 
     @property
     def id(self) -> str:
@@ -103,21 +118,25 @@ def restore(
     topic: str,
     create: NewTopicSettings | None = None,
     report: Callable[[int, int], None] = lambda _done, _of: None,
+    converters: Mapping[str, str] = MappingProxyType({}),
 ) -> RestoreResult:
     """Writes the records of `named` to `topic` in the cluster of `worker`; goes on with a run that was cut off.
 
     If only the topic's folder is named, that is the snapshot with which it began. Each record goes to the partition
     that it has in the snapshot, with its key, value, headers and time. With `create` a topic that is not there is made.
-    `report` is told how many records have gone, of how many. Raises UsageError if the snapshot or the topic does not
-    fit. Raises ConflictError if the topic has other records, those of another snapshot among them, if the snapshot is
-    being removed, or if a later run has fenced this one. Raises DamagedFileError, StorageError, UnreachableError,
+    `report` is told how many records have gone, of how many. `converters` are settings of those that write a typed
+    snapshot's keys and values, as a connector file has them; what they leave open its manifest says.
+
+    Raises UsageError if the snapshot or the topic does not fit, or a record cannot be written. Raises ConflictError if
+    the topic has other records, those of another snapshot among them, if the snapshot is being removed, or if a later
+    run has fenced this one. Raises ConfigError, DamagedFileError, StorageError, RegistryError, UnreachableError,
     NotAllowedError.
     """
     if named.is_named:
-        _check_columns(named, named.manifest())
+        _check_columns(named, named.manifest(), converters)
     kafka = _Kafka.of(worker)
     with closing(Admin(kafka.admin)) as admin:
-        created, info = _topic(admin, topic, named, create)  # S1
+        created, info = _topic(admin, topic, named, create, converters)  # S1
         name = f"{_PREFIX}{topic}"
         with closing(groups.member(kafka.admin, name)) as member:
             settings = producers.settings(kafka.producer, name, producers.LARGEST_BATCH, _BYTES)
@@ -127,21 +146,25 @@ def restore(
             progress = _progress(held, info.id)
             snapshot = _under_way(progress, named, topic)
             before = done = held[0] if held is not None and progress is not None else 0
+            said = None
             if progress is None or done < progress.records:
                 said = snapshot.manifest()
                 if not named.is_named:
-                    _check_columns(snapshot, said)
+                    _check_columns(snapshot, said, converters)
                 _check_fits(admin, info, said)
                 if progress is None:  # S3
                     _check_empty(admin, info)
                 pin.hold(snapshot, info.id)
-                if progress is None:
-                    progress = _Progress(info.id, snapshot.location, said.records)
+                begun = _Progress(info.id, snapshot.location, said.records, _settings(said, converters))
+                _check_same(progress, begun, done)
+                if progress != begun:  # nothing has gone
+                    progress = begun
                     sender.send(_position(topic, 0, progress), [])
-                for batch in _batches(snapshot, said, topic, done):  # S4, S5
-                    sender.send(_position(topic, done + len(batch), progress), batch)
-                    done += len(batch)
-                    report(done, said.records)
+                with closing(_Rows(snapshot, said, topic, converters)) as rows:
+                    for batch in _batches(rows, done):  # S4, S5
+                        sender.send(_position(topic, done + len(batch), progress), batch)
+                        done += len(batch)
+                        report(done, said.records)
             pin.let_go(snapshot, info.id)  # S6
     return RestoreResult(
         snapshot=snapshot.location,
@@ -150,25 +173,61 @@ def restore(
         records=progress.records,
         sent=done - before,
         before=before,
+        without_headers=said is not None and said.typed is not UNSET and _HEADERS not in _names(said),
     )
 
 
-def _check_columns(snapshot: SnapshotFolder, said: Manifest) -> None:
-    """Raises UsageError if the records cannot be made again from what the snapshot has of them."""
+def _check_columns(snapshot: SnapshotFolder, said: Manifest, converters: Mapping[str, str]) -> None:
+    """Raises UsageError if the records cannot be made again from what the snapshot has of them, ConfigError."""
     if said.typed is not UNSET:
-        raise UsageError(
-            f"Snapshot {snapshot.location} has typed columns: the bytes of its keys and values are not in it.",
-            "Set snapshot.value.format=bytes and snapshot.key.format=bytes, take a snapshot, and restore that. "
-            "With both set, snapshots stay restorable; by default only keyfold.Bytes keeps the bytes.",
-        )
+        _check_typed(snapshot, said, said.typed, converters)
+    at = "timestamp" if said.typed is UNSET else "_timestamp"
     for file in said.files:
         with readable(snapshot.files, file.path), snapshot.files.open_input(file.path, file.bytes) as source:
-            timeless = _timeless(_footer(snapshot, file, source))
+            timeless = _timeless(_footer(snapshot, file, source), at)
         if timeless:
             raise UsageError(
                 f"{snapshot.location}/{file.path} has {timeless:,} records with times that no snapshot can tell.",
                 "Their times cannot be restored; resync publishes them from the source.",
             )
+
+
+def _check_typed(snapshot: SnapshotFolder, said: Manifest, typed: Typed, converters: Mapping[str, str]) -> None:
+    if missing := [name for name in _NEEDED if name not in _names(said)]:
+        raise UsageError(
+            f"Snapshot {snapshot.location} has no column {', '.join(missing)}, which a restore needs.",
+            "Put them into snapshot.metadata.columns, take a snapshot, and restore that.",
+        )
+    for side, chosen in (("key", typed.key_format), ("value", typed.value_format)):
+        if chosen == "typed" and side not in typed.converters and f"{side}.converter" not in converters:
+            raise UsageError(
+                f"Snapshot {snapshot.location} has typed {side}s, and an older keyfold took it: nothing says by which "
+                "converter they are written.",
+                "Give the connector whose snapshot it is, --connector CONNECTOR.json, or --with "
+                f"{side}.converter=keyfold.Avro and its settings.",
+            )
+    stored_chain(typed.converters, converters)
+
+
+def _names(said: Manifest) -> set[str]:
+    return {column.name for column in said.schema}
+
+
+def _settings(said: Manifest, converters: Mapping[str, str]) -> str:
+    """Returns what differs between converters that write the records of a typed snapshot in other ways."""
+    if said.typed is UNSET:
+        return ""
+    chain = stored_chain(said.typed.converters, converters)
+    return " ".join(ValueTypes(side=side, chain=chain, resolve=resolve).settings for side in ("key", "value"))
+
+
+def _check_same(progress: _Progress | None, begun: _Progress, done: int) -> None:
+    """Raises ConflictError if records went that were written in another way than the next would be."""
+    if done and progress is not None and progress.converters != begun.converters:
+        raise ConflictError(
+            f"{done:,} records of {progress.snapshot} were written by other converters, or other settings of them.",
+            "Give those with which the restore began (--connector, --with), or name a new topic.",
+        )
 
 
 def _footer(snapshot: SnapshotFolder, file: DataFile, source: pa.NativeFile) -> pq.FileMetaData:
@@ -178,14 +237,21 @@ def _footer(snapshot: SnapshotFolder, file: DataFile, source: pa.NativeFile) -> 
         raise DamagedFileError(f"{snapshot.location}/{file.path} is no Parquet file: {error}.", _VERIFY) from error
 
 
-def _timeless(footer: pq.FileMetaData) -> int:
-    """Counts the records whose time is null."""
-    at = footer.schema.names.index("timestamp")
+def _timeless(footer: pq.FileMetaData, name: str) -> int:
+    """Counts the records whose time, the column `name`, is null."""
+    paths = (footer.schema.column(number).path for number in range(len(footer.schema)))
+    at = next(number for number, path in enumerate(paths) if path == name)
     columns = (footer.row_group(number).column(at) for number in range(footer.num_row_groups))
     return sum(column.statistics.null_count for column in columns if column.statistics is not None)
 
 
-def _topic(admin: Admin, topic: str, named: SnapshotFolder, create: NewTopicSettings | None) -> tuple[bool, TopicInfo]:
+def _topic(
+    admin: Admin,
+    topic: str,
+    named: SnapshotFolder,
+    create: NewTopicSettings | None,
+    converters: Mapping[str, str],
+) -> tuple[bool, TopicInfo]:
     """Takes step S1: returns whether the topic was made, and what it is. Raises UsageError if it cannot be used."""
     if is_internal(topic):
         raise UsageError(f"{topic} is an internal topic; keyfold never writes to one.", "Name another topic.")
@@ -199,7 +265,7 @@ def _topic(admin: Admin, topic: str, named: SnapshotFolder, create: NewTopicSett
                 f"Give --create to make it with {needed} partitions, or check its name.",
             )
         if not named.is_named:
-            _check_columns(named, said)
+            _check_columns(named, said, converters)
         config = {**_new_config(said), **create.config}
         created = bool(admin.create_topics([NewTopic(topic, needed, create.replication_factor, config=config)]))
     return created, output_topic.ready(admin, {topic: 1})[topic]
@@ -274,22 +340,50 @@ def _position(topic: str, done: int, progress: _Progress) -> Partition:
     return Partition(topic, 0, done, msgspec.json.encode(progress).decode())
 
 
-def _batches(snapshot: SnapshotFolder, said: Manifest, topic: str, done: int) -> Iterator[list[SentRecord]]:
+class _Rows:
+    """The rows of a snapshot in their order, with the columns of a snapshot of bytes."""
+
+    def __init__(self, snapshot: SnapshotFolder, said: Manifest, topic: str, converters: Mapping[str, str]) -> None:
+        self.topic = topic
+        self._snapshot = snapshot
+        self._said = said
+        self._converters = converters
+        # What makes bytes of typed columns; made with the first file.
+        self._writer: TypedRowWriter | None = None
+
+    def batches(self, done: int) -> Iterator[pa.RecordBatch]:
+        """Yields the rows from the one with the number `done` on."""
+        for file in self._said.files:
+            if done >= file.records:
+                done -= file.records
+                continue
+            if sha256_of(self._snapshot.files, file.path, file.bytes) != file.sha256:
+                place = f"{self._snapshot.location}/{file.path}"
+                raise DamagedFileError(f"{place} is damaged: it is not what was written.", _VERIFY)
+            for batch in _read(self._snapshot, file):
+                if done < batch.num_rows:
+                    yield self._plain(batch.slice(done))
+                done = max(0, done - batch.num_rows)
+
+    def close(self) -> None:
+        """Closes the connections of converters."""
+        if self._writer is not None:
+            self._writer.close()
+
+    def _plain(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        typed = self._said.typed
+        if typed is UNSET:
+            return batch
+        if self._writer is None:
+            appends = self._said.snapshot_mode == APPEND
+            self._writer = TypedRowWriter(batch.schema, typed, self._converters, self.topic, appends=appends)
+        return self._writer.records(batch)
+
+
+def _batches(rows: _Rows, done: int) -> Iterator[list[SentRecord]]:
     """Yields the records from the one with the number `done` on, those of one transaction each."""
-    records = _records(snapshot, said, topic, done)
+    records = (record for batch in rows.batches(done) for record in _made(batch, rows.topic))
     return pack(records, AtMost(_RECORDS, unit_weight), AtMost(_BYTES, lambda record: record.size))
-
-
-def _records(snapshot: SnapshotFolder, said: Manifest, topic: str, done: int) -> Iterator[SentRecord]:
-    for file in said.files:
-        if done >= file.records:
-            done -= file.records
-            continue
-        if sha256_of(snapshot.files, file.path, file.bytes) != file.sha256:
-            raise DamagedFileError(f"{snapshot.location}/{file.path} is damaged: it is not what was written.", _VERIFY)
-        for batch in _read(snapshot, file):
-            yield from _made(batch.slice(done), topic)
-            done = max(0, done - batch.num_rows)
 
 
 def _read(snapshot: SnapshotFolder, file: DataFile) -> Iterator[pa.RecordBatch]:
@@ -317,7 +411,7 @@ def _made(batch: pa.RecordBatch, topic: str) -> Iterator[SentRecord]:
     sent = rows(as_sent, original_headers(as_sent) or repeat([], batch.num_rows))
     for (partition, offset), (value, key, timestamp, headers) in zip(places, sent, strict=True):
         size = len(key or b"") + len(value or b"") + sum(len(name) + len(data or b"") for name, data in headers)
-        name = f"The record {partition}/{offset}"
+        name = f"The record {partition}/{'?' if offset is None else offset}"
         yield SentRecord(topic, partition, value, key, timestamp, headers, name, size)
 
 

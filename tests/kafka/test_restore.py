@@ -155,19 +155,84 @@ def test_a_topic_with_records_is_refused(broker: EmbeddedKafka, kept: KeptSnapsh
     assert (result.exit_code, "Restore into a new topic" in result.stderr) == (2, True), result.stderr
 
 
-def test_typed_columns_and_unknown_times_are_refused(tmp_path: Path) -> None:
-    """They do not have what was in the record: exit code 2, before a broker is asked, and the way out."""
-    typed = TypedConnector(tmp_path, {"value.converter": "keyfold.Json", "value.converter.schemas.enable": "false"})
-    typed.fold([row(0, 0, b"a", b'{"n":1}')])
+def test_what_a_snapshot_lacks_is_said_before_a_broker_is_asked(tmp_path: Path) -> None:
+    """Unknown times, a missing column, an older manifest: exit code 2, and the way out."""
     timeless = KeptSnapshots(tmp_path / "timeless")
     odd = timeless.keep([row(0, 0, b"a", b"1", timestamp=1 << 62)])
+    older = _typed(tmp_path / "older", [row(0, 0, b"{}", b"{}")])
+    said = older / "_manifest.json"
+    said.write_text(said.read_text().replace('"converters"', '"others"'))
     cases = {
-        typed.take().files[0].parent: "snapshot.value.format=bytes",
         timeless.topic / odd: "times that no snapshot",
+        _typed(
+            tmp_path / "keyless", [row(0, 0, b"{}", b"{}")], metadata=["_partition", "_timestamp"]
+        ): "no column _key",
+        older: "--with key.converter=",
     }
-    for folder, said in cases.items():
+    for folder, text in cases.items():
         result = invoke("restore", folder, "--topic", "t", "--worker", worker_file(tmp_path))
-        assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
+        assert (result.exit_code, text in result.stderr) == (2, True), result.stderr
+
+
+TYPED = {"key.converter": "keyfold.Json", "key.converter.schemas.enable": "false"}
+TYPED |= {name.replace("key", "value"): text for name, text in TYPED.items()}
+
+
+def _typed(folder: Path, rows: list[Any], **more: Any) -> Path:
+    """Takes a typed snapshot of plain JSON; returns its folder."""
+    connector = TypedConnector(folder, TYPED, key=True, **more)
+    connector.fold(rows)
+    return connector.take().files[0].parents[1]
+
+
+def test_typed_columns_are_records_again(broker: EmbeddedKafka, tmp_path: Path, target: tuple[str, Path]) -> None:
+    """By the converters that the manifest names; what fitted no column, headers and times are as they were."""
+    topic, worker = target
+    headers = [{"key": "h", "value": b"1"}]
+    rows = [row(0, n, b'{"id":%d}' % n, b'{"n":%d,"t":"x"}' % n, timestamp=n + 1) for n in range(6)]
+    rows += [row(0, 6, b'{"id":9}', b"{", headers=headers, timestamp=9), row(0, 7, b"\xff", b'{"n":7}', timestamp=9)]
+    folder = _typed(tmp_path / "typed", rows)
+    words = ("restore", folder.parent, "--topic", topic, "--worker", worker, "--create", "--json")
+    done = invoke(*words)
+    assert done.exit_code == 0, done.stderr
+    expected = [
+        (
+            each["partition"],
+            each["key"],
+            each["value"],
+            each["timestamp"],
+            [(h["key"], h["value"]) for h in each["headers"] or ()],
+        )
+        for each in rows
+    ]
+    assert sorted(_there(broker.bootstrap, topic), key=repr) == sorted(expected, key=repr)
+    assert json.loads(invoke(*words).stdout)["before"] == 8
+
+
+@pytest.mark.long
+def test_a_restore_does_not_go_on_with_other_converters(
+    broker: EmbeddedKafka, tmp_path: Path, target: tuple[str, Path]
+) -> None:
+    """Its records would have two forms; what is not begun may be written by any, and another cluster takes it, too."""
+    topic, worker = target
+    rows = [row(0, n, b'{"id":%d}' % n, b'{"n":%d}' % n, timestamp=n + 1) for n in range(12_000)]
+    folder = _typed(tmp_path / "typed", rows)
+    create_topic(broker.bootstrap, topic, 1)
+    words = ("restore", folder, "--topic", topic, "--worker", worker)
+    enveloped = ("--with", "value.converter=keyfold.Json")
+    assert execute(*words, KEYFOLD_FAILPOINTS="restore.committed@2=kill").returncode < 0
+    other = invoke(*words, *enveloped)
+    assert (other.exit_code, "by other converters" in other.stderr) == (2, True), other.stderr
+    done = invoke(*words, "--json")
+    assert (json.loads(done.stdout)["before"], json.loads(done.stdout)["sent"]) == (10_000, 2_000), done.stderr
+    with EmbeddedKafka(data_dir=tmp_path / "second") as second:
+        elsewhere = (*words, "--create", *enveloped, "--bootstrap-servers", second.bootstrap)
+        assert invoke(*elsewhere).exit_code == 0
+        assert invoke(*elsewhere, "--json").exit_code == 0
+        values = {key: value for _, key, value, _, _ in _there(second.bootstrap, topic)}
+    assert len(values) == 12_000
+    assert json.loads(values[b'{"id":7}'])["payload"] == {"n": 7}
+    assert len(_there(broker.bootstrap, topic)) == 12_000
 
 
 def test_a_damaged_file_is_not_sent(broker: EmbeddedKafka, tmp_path: Path, target: tuple[str, Path]) -> None:
@@ -186,24 +251,29 @@ def test_a_damaged_file_is_not_sent(broker: EmbeddedKafka, tmp_path: Path, targe
 
 
 @pytest.mark.long
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {**TYPED, "snapshot_key_format": "typed", "snapshot_value_format": "typed"}],
+    ids=["bytes", "typed"],
+)
 def test_a_restored_topic_compacts_to_an_equal_snapshot(
-    spark: SparkSession, broker: EmbeddedKafka, tmp_path: Path, topic_name: str
+    spark: SparkSession, broker: EmbeddedKafka, tmp_path: Path, topic_name: str, settings: dict[str, str]
 ) -> None:
     """A snapshot of a topic, and one of the topic that it was restored to: no key differs."""
     create_topic(broker.bootstrap, topic_name, 2)
-    values = ((n, None if n % 11 == 0 else b"%d" % n) for n in range(5_000))
-    sent = [ToSend(n % 2, b"k%d" % (n % 700), value, (("n", b"%d" % n),), n + 1) for n, value in values]
+    values = ((n, None if n % 11 == 0 else b'{"n":%d}' % n) for n in range(5_000))
+    sent = [ToSend(n % 2, b'"k%d"' % (n % 700), value, (("n", b"%d" % n),), n + 1) for n, value in values]
     produce(broker.bootstrap, topic_name, sent)
     restored = f"{topic_name}.restored"
     places = [(tmp_path / "first", topic_name), (tmp_path / "second", restored)]
     first, second = (Deployment(folder, broker.bootstrap, topic) for folder, topic in places)
     for folder, _ in places:
         folder.mkdir()
-    first.run_once(spark)
+    first.run_once(spark, **settings)
     folders = [each.snapshots.location for each in (first, second)]
     result = invoke("restore", folders[0], "--topic", restored, "--create", "--worker", first.write()[1])
     assert result.exit_code == 0, result.stderr
-    second.run_once(spark)
+    second.run_once(spark, **settings)
     said = json.loads(invoke("snapshot", "diff", *folders, "--json").stdout)
     assert (said["added"], said["changed"], said["removed"]) == (0, 0, 0)
     assert said["same"] > 500

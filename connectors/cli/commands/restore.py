@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from connectors.cli.commands.analyze import parsed
-from connectors.cli.options import JsonOption, WorkerOption, worker_of
+from connectors.cli.options import ConvertersOption, JsonOption, WorkerOption, converters_of, worker_of
 from connectors.cli.output import Steps, show
 from connectors.errors import UsageError
 
@@ -31,6 +31,10 @@ ConfigOption = Annotated[
     list[str] | None,
     typer.Option("--config", help="A setting of a topic that is made; may be repeated.", metavar="KEY=VALUE"),
 ]
+WithOption = Annotated[
+    list[str] | None,
+    typer.Option("--with", help="A setting of a converter that writes typed columns; repeatable.", metavar="KEY=VALUE"),
+]
 _STEP: Final = 100_000
 """Records after which it is said how many have gone."""
 
@@ -42,12 +46,15 @@ def restore(
     create: CreateOption = False,
     replication_factor: ReplicationOption = -1,
     config: ConfigOption = None,
+    connector: ConvertersOption = None,
+    with_: WithOption = None,
     as_json: JsonOption = False,
     worker: WorkerOption = None,
 ) -> None:
     """Writes the records of a snapshot to an empty topic: key, value, headers, time and partition, each exactly once.
 
-    A run that was cut off, or killed, is gone on with by running the command again.
+    A run that was cut off, or killed, is gone on with by running the command again. Typed columns are written by the
+    converters that the snapshot names, or those of --connector and --with.
 
     For example: keyfold restore snapshots/customers/customers --topic customers.restored --create
     """
@@ -59,7 +66,9 @@ def restore(
 
     said = Steps(_STEP, lambda done: f"{done:,} records restored")
     made = _made(create, replication_factor, config or ())
-    result = operation.restore(settings, by_location(snapshot, settings), topic, made, lambda done, _: said(done))
+    converters = {**converters_of(connector, settings), **parsed(with_ or ())}
+    place = by_location(snapshot, settings)
+    result = operation.restore(settings, place, topic, made, lambda done, _: said(done), converters)
     show(result, lambda: _text(result), as_json=as_json)
 
 
@@ -79,4 +88,5 @@ def _text(result: RestoreResult) -> str:
         return f"All {result.records:,} records of {result.snapshot} are in {result.topic} already."
     begun = f" {result.before:,} were there already." if result.before else ""
     made = ", which was made" if result.created else ""
-    return f"{result.sent:,} records of {result.snapshot} went to {result.topic}{made}.{begun}"
+    headers = " They went without headers: the snapshot has no column _headers." if result.without_headers else ""
+    return f"{result.sent:,} records of {result.snapshot} went to {result.topic}{made}.{begun}{headers}"

@@ -252,6 +252,12 @@ def _decimal(schema: Schema) -> dict[str, Any]:
     return {"scale": scale_of(schema), "precision": digits, "logicalType": "decimal"}
 
 
+def _unnamed(schema: Schema) -> str | None:
+    """Returns the logical type that a name stands for which `names_logical` has made; None of others."""
+    prefix, _, logical = (schema.name or "").partition(".")
+    return logical if prefix == "avro" and schema.type is Type.INT64 and logical in _UNNAMED else None
+
+
 class ToAvro:
     """Makes the JSON of an Avro schema of a schema of Connect's; a named type is defined once.
 
@@ -295,6 +301,9 @@ class ToAvro:
         if schema.name in _OF_CONNECT:
             kind, logical = _OF_CONNECT[schema.name]
             return {"type": kind, "logicalType": logical}
+        unnamed = _unnamed(schema)
+        if unnamed is not None:
+            return {"type": "long", "logicalType": unnamed}
         made = {"type": _AVRO[schema.type]}
         return {**made, "connect.type": schema.type.value} if schema.type in {Type.INT8, Type.INT16} else made
 
@@ -357,7 +366,7 @@ class ToAvro:
             extra["connect.version"] = schema.version
         if schema.parameters and schema.name != UNION:
             extra["connect.parameters"] = dict(schema.parameters)
-        if schema.name is not None and schema.name != UNION:
+        if schema.name is not None and schema.name != UNION and _unnamed(schema) is None:
             extra["connect.name"] = schema.name
         if schema.default is not None:
             extra["connect.default"] = avro_default(schema, schema.default)

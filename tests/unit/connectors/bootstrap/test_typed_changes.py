@@ -187,8 +187,10 @@ def test_nothing_secret_is_in_a_manifest_and_no_secret_goes_to_its_address(
     (change,) = _decoder(connector, given).decoded([_change(b"1", registry.avro(VALUE, _order(3)))])
     assert change.fields is not None
     assert change.fields["total"] == Decimal("12.50")
+    plain = _taken(tmp_path / "plain", {**JSON_KEYS, **registry.settings()}, [(b"1", registry.avro(VALUE, _order(1)))])
+    _decoder(plain)
     with pytest.raises(ConfigError, match=r"schema\.registry\.url: missing"):
-        _opened(connector, {"value.converter.basic.auth.user.info": "a:b"}).changes()
+        _decoder(plain, {"value.converter.basic.auth.user.info": "a:b"})
 
 
 @pytest.mark.parametrize(
