@@ -336,7 +336,7 @@ def misfits(place: Storage, folder: str) -> tuple[Misfits, ...]:
         return ()
     first = {each.column: each for each in reversed(typed.first)}
     return tuple(
-        Misfits(column, records, f"{each.partition}:{each.offset}: {each.reason}" if each else "")
+        Misfits(column, records, f"partition {each.partition}, offset {each.offset}: {each.reason}" if each else "")
         for column, records in typed.unplaced.items()
         for each in [first.get(column)]
     )

@@ -123,9 +123,13 @@ class TableState:
             self._index(None, keys, range(start, start + batch.num_rows))
             return
         numbers = batch.column(self._columns.partition).to_numpy()
-        for number in np.unique(numbers).tolist():
-            rows = np.flatnonzero(numbers == number).tolist()
-            self._index(number, [keys[row] for row in rows], [start + row for row in rows])
+        there = np.unique(numbers).tolist()
+        if len(there) == 1:  # as files are of one partition mostly
+            self._index(there[0], keys, range(start, start + batch.num_rows))
+            return
+        for number in there:
+            rows = np.flatnonzero(numbers == number)
+            self._index(number, [keys[row] for row in rows.tolist()], (rows + start).tolist())
 
     def _index(self, group: Group, keys: list[Any], rows: Iterable[int]) -> None:
         dicts = self._rows.setdefault(group, [])

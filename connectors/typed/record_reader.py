@@ -71,7 +71,8 @@ class RecordReader(Struct):
         """Returns why a record cannot be read, without what may not be shown. Raises MachineError."""
         refuse_machine(error)
         stage = Stage.KEY_CONVERTER if self.side == "key" else Stage.VALUE_CONVERTER
-        return str(RejectedError(stage, self.name, error, self.unseen).rejection)[:LONGEST_REASON]
+        why = RejectedError(stage, self.name, error, self.unseen).rejection.message
+        return f"{self.name} cannot read the {self.side}: {why}"[:LONGEST_REASON]
 
 
 def waiting(error: RegistryError) -> SnapshotError:

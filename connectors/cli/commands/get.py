@@ -12,9 +12,9 @@ import typer
 from connectors.cli.commands.dump import TextOption, shows_text
 from connectors.cli.options import ConnectorArgument, SomePartitionOption, SomeTopicOption, WorkerOption, configs_of
 from connectors.cli.output import JsonLines, note
-from connectors.errors import UsageError
+from connectors.errors import EXIT_FAILED, UsageError
 
-KeysArgument = Annotated[list[str], typer.Argument(help="The keys, as text.", metavar="KEY...")]
+KeysArgument = Annotated[list[str], typer.Argument(help="The keys, as text.", metavar="KEY")]
 HexOption = Annotated[bool, typer.Option("--hex", help="The keys are bytes in hexadecimal digits.")]
 JsonKeyOption = Annotated[
     bool, typer.Option("--json", help="The keys are JSON, and kept as keyfold.Json writes it: without spaces.")
@@ -34,7 +34,9 @@ def get(
     """Prints the latest record that keyfold keeps of each key, with a live worker or without one.
 
     Every partition is asked, or the one that is named. With state.index=always it takes a few reads; otherwise all
-    keys are read.
+    keys are read. If nothing is kept of a key, stderr names it, and the exit code is 1.
+
+    For example: keyfold get customers.json ann --text
     """
     wanted = parsed(keys, as_hex=as_hex, as_json=as_json)
     _do_without_pandas()
@@ -58,6 +60,8 @@ def get(
     out.flush()
     for key in answer.absent:
         note(f"Nothing is kept of {_printable(key)}.")
+    if answer.absent:
+        raise typer.Exit(EXIT_FAILED)
 
 
 class _NoPandas:

@@ -29,7 +29,7 @@ NamesArgument = Annotated[
     list[str],
     typer.Argument(
         help="The folder of a snapshot, or of a topic for its newest; after a connector file: an id, or a topic.",
-        metavar="[CONNECTOR.json] SNAPSHOT...",
+        metavar="[CONNECTOR.json] SNAPSHOT",
     ),
 ]
 KeysOption = Annotated[bool, typer.Option("--keys", help="Also list the keys that differ.")]
@@ -181,7 +181,8 @@ def _named(
     of_connector = first.endswith(".json") and Path(first).is_file()
     wanted = rest if of_connector else list(names)
     if count is not None and len(wanted) != count:
-        raise UsageError(f"This command takes {count} of snapshots, and {len(wanted)} are named.", _NAME_THEM)
+        needed, named = f"{count} snapshot{'s' * (count > 1)}", f"{len(wanted)} {'is' if len(wanted) == 1 else 'are'}"
+        raise UsageError(f"This command takes {needed}, and {named} named.", _NAME_THEM)
     if not wanted and not is_whole:
         raise UsageError("No snapshot is named.", _NAME_THEM)
     if not of_connector:

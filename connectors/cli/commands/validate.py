@@ -21,7 +21,7 @@ from connectors.errors import ConfigError
 if TYPE_CHECKING:  # what it needs takes time to import
     from connectors.operations.validate import Verdict
 
-ConnectorsArgument = Annotated[list[Path], typer.Argument(help="The connector files.", metavar="CONNECTOR.json…")]
+ConnectorsArgument = Annotated[list[Path], typer.Argument(help="The connector files.", metavar="CONNECTOR.json")]
 BrokerOption = Annotated[
     bool,
     typer.Option("--broker", help="Ask the broker too: source and output topics, replicas, whether it answers."),

@@ -7,6 +7,8 @@ from typing import Final
 
 from msgspec import UNSET, Struct
 
+from compactor.snapshot.manifest import Misfits, Typed
+from compactor.snapshot.typed_table import REST
 from connectors.operations.snapshot import SnapshotInfo
 from connectors.operations.snapshots.diff import ADDED, CHANGED, REMOVED, SnapshotDiff
 from connectors.operations.snapshots.overview import ListedSnapshot, ShownSnapshot
@@ -16,6 +18,8 @@ from connectors.progress.terminal import table
 from connectors.terminal_text import Readable, one_line, readable
 
 _SIGNS: Final = {ADDED: "+", CHANGED: "~", REMOVED: "-"}
+_RENAMED: Final = 20
+"""Renamed columns that are shown at most: the manifest has all."""
 _HEADERS: Final = ("TOPIC", "SNAPSHOT", "TAKEN", "RECORDS", "BYTES", "FORMAT", "PINNED", "NEWEST", "STATE")
 
 
@@ -27,13 +31,15 @@ def taken_text(taken: Sequence[SnapshotInfo]) -> str:
 
     rows = [(each.topic, each.id, each.records, each.bytes, each.path) for each in taken]
     lines = [other_snapshots_line(each.topic, each.other_snapshots) for each in taken if each.other_snapshots]
-    lines += [
-        f"{each.topic}: {misfits.records:,} of {each.records:,} records fit no column and are whole in {misfits.column}"
-        + (f"; the first is {misfits.first}" if misfits.first else ".")
-        for each in taken
-        for misfits in each.misfits
-    ]
+    lines += [f"{each.topic}: {_misfits_text(each.records, misfits)}" for each in taken for misfits in each.misfits]
     return "\n".join([table(("TOPIC", "SNAPSHOT", "RECORDS", "BYTES", "PATH"), rows), *lines])
+
+
+def _misfits_text(records: int, misfits: Misfits) -> str:
+    what = "key" if misfits.column == REST["key"] else "value"
+    one_of = f"{misfits.records:,} of {records:,} {what}s"
+    fits = "fits no column: it is" if misfits.records == 1 else "fit no column: they are"
+    return f"{one_of} {fits} whole in {misfits.column}." + (f" The first: {misfits.first}" if misfits.first else "")
 
 
 def list_text(listed: Sequence[ListedSnapshot], location: str) -> str:
@@ -88,8 +94,7 @@ def _facts(shown: ShownSnapshot) -> Iterator[tuple[str, str]]:
     yield "files", f"{files:,}, {size:,} bytes"
     yield "format", shown.format + (", every record" if said.snapshot_mode is not UNSET else "")
     if said.typed is not UNSET:
-        unplaced = said.typed.unplaced.items()
-        yield from ((f"in {column}", f"{count:,} records that fit no column") for column, count in unplaced)
+        yield from _typed_facts(said.typed)
     compared = (("key identity", said.key_identity), ("order", said.order), ("scope", said.scope), ("fill", said.fill))
     yield from ((name, value) for name, value in compared if value is not UNSET)
     yield "output", said.output_topic or "none"
@@ -99,13 +104,32 @@ def _facts(shown: ShownSnapshot) -> Iterator[tuple[str, str]]:
     yield "catalog", said.catalog_id or "not named"
 
 
+def _typed_facts(typed: Typed) -> Iterator[tuple[str, str]]:
+    if typed.converters:
+        named = (f"{side} {own.get('class', 'unknown')}" for side, own in sorted(typed.converters.items()))
+        yield "converters", ", ".join(named)
+    names = [f"{column} is the field {field}" for column, field in typed.renamed.items()]
+    if names:
+        more = f" and {len(names) - _RENAMED:,} more" if len(names) > _RENAMED else ""
+        yield "renamed", one_line(", ".join(names[:_RENAMED])) + more
+    for column, count in typed.unplaced.items():
+        what = "key" if column == REST["key"] else "value"
+        yield f"in {column}", f"{count:,} {what}{' that fits' if count == 1 else 's that fit'} no column"
+        first = next((each for each in typed.first if each.column == column), None)
+        if first is not None:
+            yield "  the first", one_line(f"partition {first.partition}, offset {first.offset}: {first.reason}")
+
+
 def verified_text(verified: Sequence[VerifiedSnapshot]) -> str:
     """Says which snapshots are sound, and which file is not what was written."""
     if not verified:
         return "There are no snapshots to verify."
-    rows = [(each.id, each.files, each.records, each.bytes, "DAMAGED" if each.faults else "sound") for each in verified]
+    rows = [
+        (each.topic, each.id, each.files, each.records, each.bytes, "DAMAGED" if each.faults else "sound")
+        for each in verified
+    ]
     lines = [f"{each.path}/{fault.file}: {fault.fault}" for each in verified for fault in each.faults]
-    return "\n".join([table(("SNAPSHOT", "FILES", "RECORDS", "BYTES", "RESULT"), rows), *lines])
+    return "\n".join([table(("TOPIC", "SNAPSHOT", "FILES", "RECORDS", "BYTES", "RESULT"), rows), *lines])
 
 
 def pins_text(results: Iterable[PinResult]) -> str:

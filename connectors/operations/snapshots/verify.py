@@ -25,8 +25,9 @@ class SnapshotFault(Struct, frozen=True):
 
 
 class VerifiedSnapshot(Struct, frozen=True, kw_only=True):
-    """A snapshot that was read as a whole: it is sound if it has no `faults`."""
+    """A snapshot that was read as a whole: it is sound if it has no `faults`. `topic` is its folder's name."""
 
+    topic: str
     id: str
     path: str
     files: int
@@ -40,11 +41,14 @@ def verify_snapshot(snapshot: SnapshotFolder, read: Callable[[int], None] = lamb
 
     `read` is told the bytes of each file that was read. Raises StorageError if the store does not answer.
     """
+    topic = snapshot.topic.location.rpartition("/")[2]
     try:
         said = snapshot.manifest()
     except (UsageError, FoldError) as error:
         unread = (SnapshotFault(manifest.NAME, error.message),)
-        return VerifiedSnapshot(id=snapshot.id, path=snapshot.location, files=0, records=0, bytes=0, faults=unread)
+        return VerifiedSnapshot(
+            topic=topic, id=snapshot.id, path=snapshot.location, files=0, records=0, bytes=0, faults=unread
+        )
     place = snapshot.files
     sizes = {info.path: info.bytes for info in place.walk("data")}
     faults: list[SnapshotFault] = []
@@ -55,6 +59,7 @@ def verify_snapshot(snapshot: SnapshotFolder, read: Callable[[int], None] = lamb
     faults += [SnapshotFault(path, "The manifest does not name it, and readers of data read it.") for path in sizes]
     faults += _fault_of_counts(said)
     return VerifiedSnapshot(
+        topic=topic,
         id=snapshot.id,
         path=snapshot.location,
         files=len(said.files),

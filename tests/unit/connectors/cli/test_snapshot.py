@@ -53,12 +53,12 @@ def test_snapshot_names_what_is_another_catalogs(tmp_path: Path, monkeypatch: py
 
 def test_snapshot_says_how_many_records_fit_no_column(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A typed table that lacks rows looks whole: how many, of how many, in which column, and why the first."""
-    first = "0:7: total: string does not fit a column of int64."
+    first = "partition 0, offset 7: total: string does not fit a column of int64."
     misfits = (Misfits("_rest", 1_202, first), Misfits("_rest_key", 1, ""))
     lines = _snapshot(tmp_path, monkeypatch, (replace(TAKEN, misfits=misfits),)).splitlines()
     assert lines[2:] == [
-        f"orders: 1,202 of 4,043 records fit no column and are whole in _rest; the first is {first}",
-        "orders: 1 of 4,043 records fit no column and are whole in _rest_key.",
+        f"orders: 1,202 of 4,043 values fit no column: they are whole in _rest. The first: {first}",
+        "orders: 1 of 4,043 keys fits no column: it is whole in _rest_key.",
     ]
 
 

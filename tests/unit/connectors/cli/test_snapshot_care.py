@@ -13,6 +13,7 @@ from compactor.snapshot import pins
 from tests.support.cli import ROOT, invoke
 from tests.support.engine import row
 from tests.support.kept_snapshots import KeptSnapshots
+from tests.support.typed_snapshots import TypedConnector
 
 
 @pytest.fixture
@@ -85,6 +86,22 @@ def test_show_is_for_people(kept: KeptSnapshots) -> None:
     assert ["records", "2;", "tombstones", "left", "out:", "1"] in lines
     assert ["0", "5", "1,005", "1"] in lines
     assert ["key", "binary"] in lines
+
+
+def test_show_says_what_is_odd_of_typed_columns(tmp_path: Path) -> None:
+    """The converters, which field a renamed column is, how many values fit no column, and why the first does not."""
+    settings = {"value.converter": "keyfold.Json", "value.converter.schemas.enable": "false"}
+    connector = TypedConnector(tmp_path, settings)
+    values = [b'{"n":1,"N":2}', b'{"n":3,"N":4}', b'{"n":"odd"}', b"{"]
+    connector.fold([row(0, at, b"k%d" % at, value) for at, value in enumerate(values)])
+    folder = connector.take().files[0].parents[1]
+    shown = [" ".join(line.split()) for line in invoke("snapshot", "show", folder).stdout.splitlines()]
+    assert "converters value keyfold.Json" in shown
+    assert "renamed N_2 is the field N" in shown
+    assert "in _rest 2 values that fit no column" in shown
+    assert "the first partition 0, offset 2: n: a str does not fit a column of int64." in shown
+    (verified,) = _json("verify", folder)
+    assert (verified["topic"], verified["faults"]) == ("t", [])
 
 
 @pytest.mark.parametrize("name", ["20200101T000000Z-ffffff", "nothing"])

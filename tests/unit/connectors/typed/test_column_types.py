@@ -122,11 +122,11 @@ def test_what_fits_no_column_is_whole_in_rest(tmp_path: Path, registry: Registry
     assert typed.unplaced == {"_rest": 5}
     reasons = {each.offset: each.reason for each in typed.first}
     assert reasons[2] == "total: string does not fit a column of int64."
-    assert "VALUE_CONVERTER keyfold.Avro DataError" in reasons[3]
+    assert "keyfold.Avro cannot read the value: " in reasons[3]
     assert sorted(reasons) == [2, 3, 4, 5, 6]
     (warned,) = [each for each in logs if each["log_level"] == "warning"]
     assert (warned["topic"], warned["column"], warned["records"], warned["of"]) == ("t", "_rest", 5, 7)
-    assert warned["first"] == f"0:2: {reasons[2]}"
+    assert warned["first"] == f"partition 0, offset 2: {reasons[2]}"
 
 
 def test_json_with_schemas(tmp_path: Path) -> None:
