@@ -83,6 +83,12 @@ STEPS: Final[dict[str, str]] = {
     "table.commit": "16c the table equals the snapshot, whose manifest is not written",
     "snapshot.manifest": "16 the manifest is written, the catalog does not name the snapshot",
     "snapshot.before-latest": "17 the snapshot is in the catalog, LATEST still names the old one",
+    "erase.begun": "E1 the receipt of an erasure is begun, no tombstone is sent",
+    "erase.sent": "E2 the tombstones of an erasure are acknowledged, its receipt does not name them",
+    "erase.published": "E3 the tombstones are published, nothing is folded for the erasure",
+    "erase.dropped": "E5 the catalog names the snapshots to be erased no more, their folders are there",
+    "erase.purge": "E7 run files that nothing names are about to be removed without a grace",
+    "erase.searched": "E8 all files are searched, the receipt is not signed",
     "vacuum.delete": "18 files are about to be removed",
 }
 

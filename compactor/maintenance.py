@@ -9,17 +9,37 @@ import threading
 from collections.abc import Callable, Collection, Container
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from compactor.catalog.catalog import Catalog
-from compactor.clean.cleaner import Cleaner
-from compactor.clean.vacuum import vacuum
+from compactor.clean.cleaner import CleanedLog, Cleaner
+from compactor.clean.vacuum import purge_runs, vacuum
 from compactor.errors import QuarantinedError
 from compactor.metrics import Counters
 from compactor.model.record import TopicPartition
+from compactor.model.state import CatalogState
 from compactor.quarantine.quarantine import QuarantineManager
 from compactor.snapshot.snapshots import Snapshots
 
 if TYPE_CHECKING:
     from compactor.model.actions import AddSnapshot
+
+
+class Erased(Struct, frozen=True, kw_only=True):
+    """What an erasure has done in a connector: logs that were cleaned, snapshots (ids) that were removed, run files.
+
+    `held` says by topic why older versions of its table are still there.
+    """
+
+    logs: tuple[CleanedLog, ...]
+    snapshots: tuple[str, ...]
+    run_files: int
+    held: dict[str, str]
+
+
+def naming(state: CatalogState, files: Collection[str]) -> frozenset[TopicPartition]:
+    """Returns the logs that name one of `files`: several logs share a file, which stays until none names it."""
+    return frozenset(log.tp for log in state.logs if not log.paths.isdisjoint(files)) if files else frozenset()
 
 
 class Maintenance:
@@ -79,6 +99,34 @@ class Maintenance:
         done = vacuum(self._catalog.storage, self._catalog, now_ms, grace_ms, running)
         self.cleaner.replace_indexes(done.lost_indexes)
         self.snapshots.repair()
+
+    def erase(
+        self,
+        now_ms: int,
+        topics: Collection[str],
+        snapshots: Collection[str],
+        files: Collection[str],
+        running: Callable[[], Container[str]],
+    ) -> Erased:
+        """Lets go of what a clean of the logs of `topics` replaces, in runs, snapshots and tables: steps E4 to E7.
+
+        `snapshots` are the ids of those that are removed; `files` are run files with rows that only other logs had:
+        those that name one are written again. `running` is that of `vacuum`. It may be repeated. Raises
+        QuarantinedError before any snapshot is touched, and what a clean or a snapshot raises.
+        """
+        forced = naming(self._catalog.state, files)
+        wanted = forced.union(log.tp for log in self._catalog.state.logs if log.topic in topics)
+        logs = self.cleaner.clean(now_ms, wanted, forced=forced)  # E4
+        self.check_complete(wanted)
+        removed: list[str] = []
+        held: dict[str, str] = {}
+        for topic in topics:
+            removed += self.snapshots.remove(topic, snapshots, now_ms)  # E5
+            if why := self.snapshots.purge_table(topic):  # E6
+                held[topic] = why
+        done = purge_runs(self._catalog.storage, self._catalog, now_ms, running)  # E7
+        self.cleaner.replace_indexes(done.lost_indexes)
+        return Erased(logs=logs, snapshots=tuple(removed), run_files=done.files, held=held)
 
     def interrupt(self) -> None:
         """Cancels what runs now, for a stop: that it fails then says nothing about any log."""

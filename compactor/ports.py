@@ -251,3 +251,10 @@ class Tables(Protocol):
         Raises SnapshotError, also if a newer owner has committed to the table.
         """
         ...
+
+    def purge(self, version: TableVersion) -> str | None:
+        """Removes all versions of the topic's table but the newest, and the files that only they need, for an erasure.
+
+        Of `version` it takes what names the table. Returns why some stay; None if none does. Raises SnapshotError.
+        """
+        ...

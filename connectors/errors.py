@@ -71,6 +71,7 @@ EXIT_USAGE = 2
 EXIT_CONFIG = 3
 EXIT_UNREACHABLE = 4
 EXIT_FENCED = 5
+EXIT_PENDING = 6
 EXIT_INTERRUPTED = 130
 
 CHECK_BROKERS: Final = "Check that the brokers of bootstrap.servers are up and can be reached."

@@ -37,8 +37,8 @@ _TAKEN_BACK: Final = b'{"withdrawn":true}'
 _DONE: Final = ".done.json"
 _ID: Final = re.compile(r"[0-9A-Za-z_-]{1,64}")
 """Ids of requests; a file with another name is none: with the longest ending it would be no file's name any more."""
-_ASKED_BYTES: Final = 65_536
-"""Bytes of a request that are read: a topic's name, and some numbers."""
+_ASKED_BYTES: Final = 1 << 20
+"""Bytes of a request that are read: an erasure names up to some thousand snapshots and files."""
 _AT_ONCE: Final = 1_000
 """How many requests are read at once, the oldest: the others wait until these are answered."""
 
@@ -49,7 +49,8 @@ class Request(Struct, frozen=True, kw_only=True):
     """What a command asks of the worker: `kind` is the command's name; None for topic and partition means all.
 
     Its asker waits until `until_ms`; None: for ever. `accepts_loss`, `since_ms`: see `OffsetChange`. `since_offset`:
-    the source offset from which `partition` is read.
+    the source offset from which `partition` is read. `snapshots`: the ids of those that an erasure removes;
+    `topics`: those that it is about; `files`: run files that have more than the logs that name them.
     """
 
     id: str
@@ -61,6 +62,9 @@ class Request(Struct, frozen=True, kw_only=True):
     accepts_loss: bool = False
     since_ms: int | None = None
     since_offset: int | None = None
+    snapshots: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
 
 
 class Answer(Struct, frozen=True, kw_only=True):

@@ -129,17 +129,24 @@ class Cleaner:
         return Round(cleaned=len(cleaned), merged=merged, expired=expired)
 
     def clean(
-        self, now_ms: int, wanted: Collection[TopicPartition] | None = None, *, asked: bool = True
+        self,
+        now_ms: int,
+        wanted: Collection[TopicPartition] | None = None,
+        *,
+        asked: bool = True,
+        forced: Collection[TopicPartition] = (),
     ) -> tuple[CleanedLog, ...]:
         """Cleans, on command, every log (or those `wanted`) in which that would change anything, due or not.
 
-        Those in quarantine are left out. Raises FoldFailedError if one fails and a command `asked` for it.
+        Those `forced` are written again though nothing in them changes. Those in quarantine are left out. Raises
+        FoldFailedError if one fails and a command `asked` for it.
         """
         if not self._settings.policy.compacts:
             return ()
         state = self._catalog.state
         held = self._held(state)
-        logs = [log for log in state.logs if would_change(log, now_ms) and log.tp not in held]
+        changing = [log for log in state.logs if would_change(log, now_ms) or _is_again(log, forced)]
+        logs = [log for log in changing if log.tp not in held]
         chosen = [log for log in logs if wanted is None or log.tp in wanted]
         if state.is_of_topics:
             chosen = [log for log in whole_topics(state, chosen) if not _waits(state, log, held)]
@@ -318,6 +325,10 @@ class Cleaner:
             is_indexed=self._settings.fold.has_index,
             has_identities=self._catalog.state.key_identity is not None,
         )
+
+
+def _is_again(log: PartitionLog, forced: Collection[TopicPartition]) -> bool:
+    return log.tp in forced and log.published > log.start
 
 
 def _waits(state: CatalogState, log: PartitionLog, held: Collection[TopicPartition]) -> bool:

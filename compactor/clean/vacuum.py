@@ -9,11 +9,15 @@ A file of `runs/` is removed when no log names it, and
 Files of epochs above ours are never touched. That makes it safe to sleep anywhere in here: a file of our epoch or a
 lower one that is not named at a version of our epoch can never be named again, because only we commit our files, and
 the jobs of lower epochs have committed nothing since we took over. A newer owner neither needs nor names them.
+
+An erasure (`purge_runs`) removes the same files without the grace. Who still reads one finds it gone, and asks the
+catalog again: a look-up by itself, a publish when it is tried again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
+from typing import Final
 
 import structlog
 from msgspec import Struct
@@ -25,6 +29,9 @@ from compactor.failpoints import hit
 from compactor.model.state import CatalogState
 from compactor.runs.paths import RUNS, is_index, job_of
 from compactor.storage.base import FileInfo, Storage
+
+CLOCKS_MS: Final = 60_000
+"""How far the clock of an object store may be ahead of this machine's: a file of now may look younger than now."""
 
 _log = structlog.get_logger()
 
@@ -45,6 +52,28 @@ def vacuum(
     `running` gives the jobs (`<job>` of `runs/<epoch>-<job>-…`) that may still commit. Raises CatalogError,
     FencedError and StorageError before anything is removed; StorageError also in the middle, which harms nothing.
     """
+    files, gone = _unneeded(storage, catalog, now_ms - grace_ms, running)
+    gone += _abandoned(storage, now_ms - grace_ms)
+    hit("vacuum.delete")
+    return _removed(storage, catalog, files, gone, now_ms)
+
+
+def purge_runs(
+    storage: Storage, catalog: Catalog, now_ms: int, running: Callable[[], Container[str]] = tuple
+) -> Vacuumed:
+    """Removes run files that no log names at once: for an erasure, in the thread that alone replaces run files.
+
+    Temporary files stay for the next vacuum, as a task may be writing them. `running` and errors are those of `vacuum`.
+    """
+    files, gone = _unneeded(storage, catalog, now_ms + CLOCKS_MS, running)
+    hit("erase.purge")
+    return _removed(storage, catalog, files, gone, now_ms)
+
+
+def _unneeded(
+    storage: Storage, catalog: Catalog, before_ms: int, running: Callable[[], Container[str]]
+) -> tuple[list[FileInfo], list[FileInfo]]:
+    """Returns all run files, and those of them that nothing has named since before `before_ms`."""
     # The order matters: a job of a file in the list is running when `running` is called, or its commit is in the
     # version that is read after that.
     files = storage.walk(RUNS)
@@ -52,15 +81,19 @@ def vacuum(
     state = catalog.refresh()
     if not catalog.epoch:
         raise CatalogError(f"{storage.location}: only its owner removes files.", "Call take_over first.")
-    since = catalog.unreferenced_since
-    gone = [*removable(files, state, since, now_ms - grace_ms, jobs), *_abandoned(storage, now_ms - grace_ms)]
-    hit("vacuum.delete")
+    return files, removable(files, state, catalog.unreferenced_since, before_ms, jobs)
+
+
+def _removed(
+    storage: Storage, catalog: Catalog, files: Sequence[FileInfo], gone: Sequence[FileInfo], now_ms: int
+) -> Vacuumed:
+    """Removes the files `gone` and old commits; `files` are all run files that were listed before."""
     storage.delete_all([info.path for info in gone])
     for info in gone:
         catalog.forget(info.path)
     catalog.trim(now_ms)
-    done = Vacuumed(len(gone), sum(info.bytes for info in gone), _lost_indexes(storage, files, state))
-    _log.info("vacuumed", connector=state.connector, files=done.files, bytes=done.bytes)
+    done = Vacuumed(len(gone), sum(info.bytes for info in gone), _lost_indexes(storage, files, catalog.state))
+    _log.info("vacuumed", connector=catalog.state.connector, files=done.files, bytes=done.bytes)
     return done
 
 

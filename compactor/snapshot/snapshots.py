@@ -28,10 +28,10 @@ from compactor.errors import (
     StorageError,
 )
 from compactor.failpoints import hit
-from compactor.model.actions import AddSnapshot
+from compactor.model.actions import AddSnapshot, DropSnapshot
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState, apply
-from compactor.ports import Broker
+from compactor.ports import Broker, TableVersion
 from compactor.quarantine import verify
 from compactor.quarantine.quarantine import QuarantineManager
 from compactor.settings import EngineSettings
@@ -125,12 +125,15 @@ class Snapshots:
         self.repair()
         self._note()
 
-    def take(self, now_ms: int, *, asked: bool = True, again: bool = True) -> tuple[AddSnapshot, ...]:
+    def take(
+        self, now_ms: int, *, asked: bool = True, again: bool = True, only: str | None = None
+    ) -> tuple[AddSnapshot, ...]:
         """Takes a snapshot of every topic that has what its mode asks for: base runs, or records that are published.
 
         If no command `asked` for them, it takes only the topics that are due. Without `again`, it leaves out a topic if
-        that would repeat the newest snapshot while readers have time to go on from it. Raises SnapshotError if the
-        location is another catalog's, before anything is written; and if topics cannot be taken, after all others were.
+        that would repeat the newest snapshot while readers have time to go on from it. With `only` it takes that topic
+        alone. Raises SnapshotError if the location is another catalog's, before anything is written; and if topics
+        cannot be taken, after all others were.
 
         If the output of a topic hides what was published, the topic is left out, with an error: the manifest's output
         offsets stand at what readers of the output can see.
@@ -140,7 +143,8 @@ class Snapshots:
         state = self._catalog.state
         mode = self._settings.snapshot_mode
         filled = {log.topic for log in state.logs if has_content(log, mode)}
-        topics = [topic for topic in (self._topics(state) if asked else self._due(state, now_ms)) if topic in filled]
+        wanted = filled if only is None else filled & {only}
+        topics = [topic for topic in (self._topics(state) if asked else self._due(state, now_ms)) if topic in wanted]
         if topics:
             location.claim(self._folders.place, state, self._storage)
         hidden = self._broker.hidden(state, topics) if topics else {}
@@ -155,6 +159,55 @@ class Snapshots:
         for first in refused.values():
             raise type(first)(first.message, first.action, frozenset(refused)) from first
         return tuple(taken)
+
+    def remove(self, topic: str, ids: Collection[str], now_ms: int) -> tuple[str, ...]:
+        """Removes those of the snapshots `ids` of `topic` that this catalog owns; a pinned one stays. Returns which go.
+
+        If the newest one is to go, another takes its place first; if none can be taken, the newest stays. It goes on
+        with what an earlier call has begun. Raises as `take`.
+        """
+        folders, state = self._folders, self._catalog.state
+        if folders is None:
+            return ()
+        newest = next(reversed(state.snapshots_of(topic)), None)
+        if newest is not None and newest.id in ids:
+            self.take(now_ms, only=topic)
+            newest = next(reversed(self._catalog.state.snapshots_of(topic)), None)
+        pinned = pins.pinned_ids(folders.place, self._catalog.state.snapshots_of(topic))
+        kept = {*pinned, *([newest.id] if newest is not None else [])}
+        there = set(ids).intersection(listing.list_ids(folders.place, state, topic)) - kept
+        own = [name for name in sorted(there) if self._owns(folders, topic, name)]
+        self._catalog.commit(lambda state: _drops(state, topic, own), now_ms)
+        hit("erase.dropped")
+        for name in own:
+            folders.delete(state, topic, name, "a key is erased")
+        return tuple(own)
+
+    def purge_table(self, topic: str) -> str | None:
+        """Removes all versions of the topic's table but the newest; returns why some stay. Raises SnapshotError."""
+        folders, state = self._folders, self._catalog.state
+        if folders is None or self.typed is None or self.typed.tables is None:
+            return None
+        version = TableVersion(
+            connector=state.connector,
+            catalog_id=state.catalog_id,
+            epoch=state.epoch,
+            topic=topic,
+            snapshot="",
+            appends=False,
+            settings=self.typed.settings,
+            source_offsets={},
+            output_offsets={},
+            generations={},
+            folder=folders.place.sub(state.connector, topic),
+            files=(),
+        )
+        return self.typed.tables.purge(version)
+
+    def _owns(self, folders: SnapshotFolders, topic: str, name: str) -> bool:
+        state = self._catalog.state
+        path = f"{state.connector}/{topic}/{name}"
+        return name in listing.ids(state, topic) or location.catalog_of(folders.place, path) == state.catalog_id
 
     def _due(self, state: CatalogState, now_ms: int) -> list[str]:
         """Returns the topics of which a snapshot is due by snapshot.interval.ms."""
@@ -316,6 +369,11 @@ class Snapshots:
 def _is_of_job(error: Exception) -> bool:
     """Returns whether a Spark job of a snapshot has failed, by itself, or for want of memory or disk."""
     return isinstance(error, OutOfRoomError) or not (isinstance(error, KeyfoldError) or is_cancelled(error))
+
+
+def _drops(state: CatalogState, topic: str, names: Collection[str]) -> tuple[DropSnapshot, ...]:
+    named = listing.ids(state, topic)
+    return tuple(DropSnapshot(topic=topic, id=name) for name in names if name in named)
 
 
 def _hidden(state: CatalogState, topic: str, why: str) -> SnapshotHiddenError:

@@ -3,7 +3,7 @@
 What is slow to import (pyspark, confluent_kafka, duckdb) is imported in the command that needs it. The exit codes:
 
 0 done or clean SIGTERM · 1 a connector FAILED · 2 usage · 3 configuration · 4 broker or storage unreachable
-5 fenced by a newer owner · 130 interrupted by Ctrl-C
+5 fenced by a newer owner · 6 an erasure waits for the end of tombstones · 130 interrupted by Ctrl-C
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from connectors.cli.commands.demo import demo
 from connectors.cli.commands.describe import describe
 from connectors.cli.commands.dlq import app as dlq_app
 from connectors.cli.commands.dump import dump
+from connectors.cli.commands.erase import app as erase_app
 from connectors.cli.commands.failpoints import failpoints
 from connectors.cli.commands.get import get
 from connectors.cli.commands.kafka import kafka
@@ -121,7 +122,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Folds Kafka topics by key: a compacted changelog topic and Parquet snapshots.",
     epilog="Exit codes: 0 done, 1 FAILED, 2 usage, 3 configuration, 4 unreachable, 5 fenced by a newer owner, "
-    "130 interrupted by Ctrl-C.",
+    "6 an erasure waits for tombstones, 130 interrupted by Ctrl-C.",
 )
 
 
@@ -160,7 +161,7 @@ COMMANDS: Final[tuple[Callable[..., None], ...]] = (
 GROUPS: Final = {
     "Run": "run validate demo",
     "Look": "describe get dump tail bootstrap analyze version",
-    "Ask a worker": "connectors restart clean snapshot release dlq",
+    "Ask a worker": "connectors restart clean snapshot release erase dlq",
     "Start over": "resync rebuild restore delete",
     "For clusters and trials": "package kafka failpoints",
 }
@@ -176,7 +177,12 @@ for heading in GROUPS:
     for command in COMMANDS:
         if _heading(command.__name__) == heading:
             app.command(cls=Command, help=help_of(command), rich_help_panel=heading)(command)
-for several, kind in ((connectors_app, CommandGroup), (dlq_app, CommandGroup), (snapshot_app, TakingGroup)):
+for several, kind in (
+    (connectors_app, CommandGroup),
+    (dlq_app, CommandGroup),
+    (snapshot_app, TakingGroup),
+    (erase_app, TakingGroup),
+):
     for registered in several.registered_commands:
         registered.cls = Command
         if registered.help is None and registered.callback is not None:

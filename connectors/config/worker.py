@@ -120,6 +120,9 @@ class WorkerConfig(BaseSettings):
 
     `ship` sends them an archive of this environment. `installed` says that they have it. `auto` sends an archive unless
     `spark.archives` or an image for Kubernetes is set."""
+    erasure_key_file: FilePath | None = _worker("erasure.key.file", None, importance="low")
+    """The private key (Ed25519, PEM) that signs receipts of `keyfold erase` ([erasure.md](erasure.md)); made if absent.
+    Not set: `keyfold/erasure-key.pem` in the account's `XDG_CONFIG_HOME`, else in `~/.config`."""
     log_level: Annotated[Literal["debug", "info", "warning", "error"], ANY_CASE] = _worker(
         "log.level", "info", importance="medium"
     )

@@ -90,7 +90,7 @@ def get(
     `most_bytes`, and what these three raise.
     """
     state = state_of()
-    compared = _compared(connector, state, keys)
+    compared = compared_keys(connector, state, keys)
     while True:
         logs = chosen(state)
         try:
@@ -135,7 +135,7 @@ def _known(state: CatalogState) -> str:
     return f"It keeps {', '.join(names[:_NAMED])}{more}."
 
 
-def _compared(connector: ConnectorConfig, state: CatalogState, keys: Sequence[bytes]) -> list[bytes]:
+def compared_keys(connector: ConnectorConfig, state: CatalogState, keys: Sequence[bytes]) -> list[bytes]:
     """Returns what each of `keys` is compared by."""
     if state.key_identity is None:
         return list(keys)

@@ -111,5 +111,5 @@ def assemble(
     maintenance = Maintenance(cleaner, snapshots, catalog, quarantine, engine.counters, stop)
     snapshots.typed = typed_of(connector, chain, snapshot_storage, stop.is_set)
     snapshots.begin()
-    requests = RequestHandler(storage, catalog, maintenance, clock, broker.check_visible)
+    requests = RequestHandler(storage, catalog, maintenance, clock, broker.check_visible, engine.running)
     return TaskComponents(catalog, broker, engine, maintenance, requests)

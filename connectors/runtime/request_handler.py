@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any, Final
 
 import msgspec
@@ -23,6 +23,7 @@ from connectors.errors import EXIT_UNREACHABLE, exit_code, is_outage
 SNAPSHOT: Final = "snapshot"
 CLEAN: Final = "clean"
 RELEASE: Final = "release"
+ERASE: Final = "erase"
 RESTART: Final = "restart"
 RESYNC: Final = "resync"
 RESYNC_SINCE: Final = "resync-since"
@@ -38,6 +39,7 @@ class RequestHandler:
     """Carries out the requests in one connector's folder.
 
     `check_visible` raises NotVisibleError if readers of the outputs do not see all that the catalog calls published.
+    `running` gives the jobs of which a commit may still name files.
     """
 
     def __init__(
@@ -47,12 +49,14 @@ class RequestHandler:
         maintenance: Maintenance,
         clock: Clock,
         check_visible: Callable[[CatalogState], None],
+        running: Callable[[], Container[str]] = tuple,
     ) -> None:
         self._storage = storage
         self._catalog = catalog
         self._maintenance = maintenance
         self._clock = clock
         self._check_visible = check_visible
+        self._running = running
 
     def is_any_pending(self) -> bool:
         """Returns whether any request waits, one for a restart as well. Raises StorageError."""
@@ -87,6 +91,11 @@ class RequestHandler:
                 self._maintenance.check_complete(wanted)
                 self._check_visible(self._catalog.state)
                 return {"logs": msgspec.to_builtins(cleaned)}
+            case "erase":
+                what = request.topics, request.snapshots, request.files
+                done = self._maintenance.erase(now_ms, *what, self._running)
+                self._check_visible(self._catalog.state)
+                return {"erased": msgspec.to_builtins(done)}
             case "release":
                 return {"released": self._maintenance.release(now_ms, wanted)}
         raise BadRequestError(

@@ -7,6 +7,7 @@ top of whatever a newer owner has committed.
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -29,6 +30,12 @@ from connectors.tables.table_files import TableChange, TableConflictError, Table
 
 _LAST: Final = 20
 """Commits among which our last one is looked for first."""
+_KEPT_BY: Final = frozenset({"delta.deletedFileRetentionDuration", "delta.logRetentionDuration"})
+"""Properties by which a table's owner says how long its older versions stay."""
+_OWN_FILE: Final = re.compile(r"part-\d{8}T\d{6}Z-[0-9A-Za-z]+-[0-9a-f]{16}\.parquet")
+"""What `write` names a file: by a snapshot's id."""
+_ENTRY: Final = re.compile(r"_delta_log/(\d{20})\.")
+"""An entry of the log, its checksum or a checkpoint, of this version."""
 _LONGEST: Final = 32
 """Characters of a text in the statistics."""
 
@@ -73,9 +80,34 @@ class DeltaFiles:
             table.vacuum(dry_run=False)  # the table's own rule
             return
         newest = table.version()
-        kept = list(range(max(0, newest - keep + 1), newest + 1))
+        entries = (_ENTRY.match(info.path) for info in self._place.walk("_delta_log"))
+        oldest = min((int(entry[1]) for entry in entries if entry), default=0)  # others went with an erasure
+        kept = list(range(max(oldest, newest - keep + 1), newest + 1))
         removable = table.vacuum(0, dry_run=True, enforce_retention_duration=False, keep_versions=kept)
         self._place.delete_all(removable)
+
+    def purge(self) -> str | None:
+        """Removes the files and the log entries of all versions but the newest, which gets a checkpoint.
+
+        An entry has the least and the greatest values of its file. Of files that no version names only ours go: another
+        writer may be about to commit its own.
+        """
+        try:
+            table = DeltaTable(self._place.location)
+        except TableNotFoundError:
+            return None
+        rules = sorted(_KEPT_BY.intersection(table.metadata().configuration))
+        if rules:
+            return f"the table sets {' and '.join(rules)}"
+        newest = table.version()
+        table.create_checkpoint()
+        named = {row["path"] for row in pa.table(table.get_add_actions()).to_pylist()}
+        unneeded = set(table.vacuum(0, dry_run=True, enforce_retention_duration=False))
+        there = {info.path for info in self._place.walk("")}
+        own = {path for path in there if _OWN_FILE.fullmatch(path)} - named
+        old = {path for path in there if (entry := _ENTRY.match(path)) and int(entry[1]) < newest}
+        self._place.delete_all(sorted(unneeded | own | old))
+        return None
 
     def _files(self, table: DeltaTable) -> Iterator[TableFile]:
         marked = set[str]()

@@ -91,6 +91,28 @@ class IcebergFiles:
             with suppress(FileNotFoundError):
                 table.io.delete(path)
 
+    def purge(self) -> str | None:
+        """Removes all snapshots that no branch or tag names, and their files.
+
+        A commit that removes files has a manifest with their bounds, which later ones of the same kind keep. So an
+        append of nothing comes first, which leaves that manifest out.
+        """
+        try:
+            table = self._catalog.load_table(self._identifier)
+        except NoSuchTableError:
+            return None
+        if table.properties.get("gc.enabled", "true").lower() == "false":
+            return "the table sets gc.enabled=false"
+        newest = table.current_snapshot()
+        if newest is not None and any(each.deleted_files_count for each in newest.manifests(table.io)):
+            change = _IcebergChange(self._catalog, table)
+            change.forget({name: text for name, text in table.properties.items() if name.startswith("keyfold.")})
+        self.expire(1)
+        table = self._catalog.load_table(self._identifier)
+        current = table.metadata.current_snapshot_id
+        names = sorted(name for name, ref in table.metadata.refs.items() if ref.snapshot_id != current)
+        return f"branches or tags hold them: {', '.join(names)[:200]}" if names else None
+
     def _created(self, schema: pa.Schema) -> Table:
         self._catalog.create_namespace_if_not_exists(self._identifier[:-1])
         try:
@@ -134,6 +156,14 @@ class _IcebergChange:
         for gone in removed:
             update.delete_data_file(gone.handle.file)
         update.commit()
+        self._commit(properties)
+
+    def forget(self, properties: Mapping[str, str]) -> None:
+        """Commits the files that are there, without a word of those that earlier commits removed."""
+        self._transaction.update_snapshot(dict(properties)).fast_append().commit()
+        self._commit(properties)
+
+    def _commit(self, properties: Mapping[str, str]) -> None:
         self._transaction.set_properties(dict(properties))
         requirements = (*self._transaction._requirements, AssertTableUUID(uuid=self._table.metadata.table_uuid))
         try:

@@ -73,3 +73,7 @@ class TableFiles(Protocol):
     def expire(self, keep: int) -> None:
         """Removes all versions but the newest `keep`, and the files that no version needs any more."""
         ...
+
+    def purge(self) -> str | None:
+        """Removes all versions but the newest, with what the format's own files say of them; returns why some stay."""
+        ...

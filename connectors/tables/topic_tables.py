@@ -69,15 +69,30 @@ class TopicTables:
 
     def commit(self, version: TableVersion) -> None:
         """Makes the topic's table equal `version`; see `compactor.ports.Tables`."""
+        self._run(version, f"table-{version.topic}", partial(self._commit, version), "could not be committed")
+
+    def purge(self, version: TableVersion) -> str | None:
+        """Removes older versions of the topic's table; see `compactor.ports.Tables`."""
+        held: list[str | None] = []
+
+        def purged(calls: Calls) -> None:
+            with calls.counted():
+                held.append(self.table(version).purge())
+
+        self._run(version, f"purge-{version.topic}", purged, "could not be rid of its older versions")
+        return held[0] if held else None
+
+    def _run(self, version: TableVersion, name: str, job: Callable[[Calls], None], failed: str) -> None:
+        """Runs `job` within `calls_s`. Raises SnapshotError, with `failed`, for what the format's library raises."""
         try:
-            run_within(self._calls_s, self._stopped, f"table-{version.topic}", partial(self._commit, version))
+            run_within(self._calls_s, self._stopped, name, job)
         except NoThreadError as error:
             raise SnapshotError(error.message, error.action) from error
         except KeyfoldError:
             raise
         except Exception as error:
             raise SnapshotError(
-                f"Connector {version.connector}: the table of topic {version.topic} could not be committed: "
+                f"Connector {version.connector}: the table of topic {version.topic} {failed}: "
                 f"{type(error).__name__}: {_shown(error)}.",
                 "It is tried again. If that lasts, see whether the table's catalog and files can be reached.",
             ) from error

@@ -34,7 +34,7 @@ class KeptSnapshots:
         )
         self.worker = worker_file(folder)
         self._settings = replace(self.owner.settings, **changes)
-        self._now_ms = 1_795_228_200_123
+        self.now_ms = 1_795_228_200_123
 
     def keep(self, rows: Sequence[Row]) -> str:
         """Folds `rows` and takes a snapshot; returns its id."""
@@ -45,13 +45,14 @@ class KeptSnapshots:
 
     def take(self) -> str:
         """Takes a snapshot of what is folded, a minute after the last one; returns its id."""
-        self._now_ms += 60_000
-        owner, broker = self.owner, MemoryBroker(MemoryStorage())
-        snapshots = Snapshots(
-            owner.spark, owner.catalog, owner.quarantine, broker, self._settings, self.shelf, frozenset
-        )
-        (taken,) = snapshots.take(self._now_ms)
+        self.now_ms += 60_000
+        (taken,) = self.snapshots().take(self.now_ms)
         return taken.id
+
+    def snapshots(self) -> Snapshots:
+        """Returns what takes and removes the connector's snapshots."""
+        owner, broker = self.owner, MemoryBroker(MemoryStorage())
+        return Snapshots(owner.spark, owner.catalog, owner.quarantine, broker, self._settings, self.shelf, frozenset)
 
     @property
     def ids(self) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from compactor.catalog import requests
 from compactor.catalog.requests import Request
 from compactor.storage.base import Storage
@@ -14,7 +16,8 @@ def leave(
     topic: str | None = None,
     partition: int | None = None,
     until_ms: int | None = None,
+    **more: Any,
 ) -> Request:
-    """Leaves a request of `kind` for all logs, or for those of `topic`, or its `partition`."""
-    wanted = Request(id="", kind=kind, asked_ms=now_ms, topic=topic, partition=partition, until_ms=until_ms)
+    """Leaves a request of `kind` for all logs, or for those of `topic`, or its `partition`; `more` of an erasure."""
+    wanted = Request(id="", kind=kind, asked_ms=now_ms, topic=topic, partition=partition, until_ms=until_ms, **more)
     return requests.leave(storage, wanted)

@@ -144,3 +144,7 @@ class Disturbed:
     def expire(self, keep: int) -> None:
         """Removes old versions."""
         self._inner.expire(keep)
+
+    def purge(self) -> str | None:
+        """Removes all versions but the newest."""
+        return self._inner.purge()

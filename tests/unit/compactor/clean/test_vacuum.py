@@ -13,7 +13,7 @@ from compactor.catalog import requests
 from compactor.catalog.catalog import Catalog
 from compactor.catalog.commits import FOLDER, commit_path
 from compactor.catalog.requests import Answer
-from compactor.clean.vacuum import Vacuumed, removable, vacuum
+from compactor.clean.vacuum import Vacuumed, purge_runs, removable, vacuum
 from compactor.errors import CatalogError, FailpointError, FencedError, StorageError
 from compactor.model.actions import PlanFold
 from compactor.model.state import CatalogState
@@ -70,6 +70,20 @@ def _ingested(storage: MemoryStorage, clock: ManualClock) -> Catalog:
         catalog.commit(deciding(append(number, f"runs/1-{number:08x}-x.parquet")), clock.now_ms())
     catalog.commit(lambda state: [publish(2)], clock.now_ms())
     return catalog
+
+
+def test_an_erasure_waits_for_no_grace() -> None:
+    """What no log names goes at once, also if the store's clock is ahead; what a job may still commit stays."""
+    clock, storage = _store()
+    catalog = _ingested(storage, clock)
+    storage.create("runs/1-base-x.parquet", b"1234")
+    catalog.commit(lambda state: [clean(2, "runs/1-base-x.parquet")], clock.now_ms())
+    clock.advance(GRACE // 2)
+    for name in ("running", "dead"):
+        storage.create(f"runs/1-{name}-x.parquet", b"1234")
+    clock.advance(-GRACE // 2)
+    assert purge_runs(storage, catalog, clock.now_ms(), lambda: {"running"}).files == 3
+    assert storage.list("runs") == ["1-base-x.parquet", "1-running-x.parquet"]
 
 
 def test_dropped_files_go_after_the_grace() -> None:

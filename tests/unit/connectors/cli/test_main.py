@@ -67,7 +67,7 @@ def test_every_command_is_a_file_of_its_name() -> None:
     files = (ROOT / "connectors" / "cli" / "commands").glob("*.py")
     assert {path.stem for path in files if path.read_text().startswith(f'"""`keyfold {path.stem}`')} == {
         *NAMES,
-        *("connectors", "dlq", "snapshot"),
+        *("connectors", "dlq", "erase", "snapshot"),
     }  # groups of commands
 
 
@@ -158,7 +158,7 @@ def test_every_command_takes_a_worker_file(command: str) -> None:
     assert "--worker" in result.stdout
 
 
-@pytest.mark.parametrize("command", ["describe", "validate", "analyze", "snapshot"])
+@pytest.mark.parametrize("command", ["describe", "validate", "analyze", "snapshot", "erase"])
 def test_what_reports_can_report_as_json(command: str) -> None:
     """--json is an option of the commands that report."""
     assert "--json" in invoke(command, "--help").stdout
@@ -172,7 +172,7 @@ def test_help_speaks_to_people(command: tuple[str, ...]) -> None:
     assert [word for word in ("bool", "Raises", "Error ") if word in shown] == []
 
 
-@pytest.mark.parametrize("command", ["clean", "release", "restart", "snapshot"])
+@pytest.mark.parametrize("command", ["clean", "release", "restart", "snapshot", "erase"])
 def test_what_waits_for_a_worker_waits_no_longer_than_is_said(command: str) -> None:
     """--timeout is an option of the commands that may ask a worker, a minute if nothing is said."""
     shown = invoke(command, "--help").stdout
@@ -187,6 +187,7 @@ def test_what_waits_for_a_worker_waits_no_longer_than_is_said(command: str) -> N
         ("connectors",),
         ("dlq",),
         ("snapshot",),
+        ("erase",),
         ("connectors", "list"),
         ("dlq", "list"),
         *((name,) for name in NAMES),
@@ -208,6 +209,6 @@ def test_help_breaks_no_line_in_the_middle() -> None:
 def test_commands_stand_under_headings() -> None:
     """So that a reader finds what is for looking and what changes something."""
     shown = invoke("--help").stdout
-    assert set(commands.HEADINGS) <= {*NAMES, "connectors", "dlq", "snapshot"}
-    assert all(f"│ {name} " in shown for name in (*NAMES, "connectors", "dlq", "snapshot"))
+    assert set(commands.HEADINGS) <= {*NAMES, "connectors", "dlq", "erase", "snapshot"}
+    assert all(f"│ {name} " in shown for name in (*NAMES, "connectors", "dlq", "erase", "snapshot"))
     assert all(f"─ {heading} ─" in shown for heading in commands.GROUPS)

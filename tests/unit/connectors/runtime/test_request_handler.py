@@ -19,13 +19,13 @@ from compactor.errors import (
     SnapshotError,
     StorageError,
 )
-from compactor.maintenance import Maintenance
+from compactor.maintenance import Erased, Maintenance
 from compactor.model.actions import AddPartition, AddTopic
 from compactor.model.record import TopicPartition
 from compactor.storage.base import Storage
 from connectors.errors import UnreachableError
 from connectors.known_values import remember
-from connectors.runtime.request_handler import CLEAN, RELEASE, RESTART, SNAPSHOT, RequestHandler
+from connectors.runtime.request_handler import CLEAN, ERASE, RELEASE, RESTART, SNAPSHOT, RequestHandler
 from tests.support.clocks import ManualClock
 from tests.support.memory.storage import FailingStorage, MemoryStorage
 from tests.support.requests import leave
@@ -63,6 +63,10 @@ class Kept:
     def check_complete(self, wanted: Collection[TopicPartition] | None = None) -> None:
         if self.aside:
             raise QuarantinedError("One is set aside.", "See describe.")
+
+    def erase(self, now_ms: int, topics: Any, snapshots: Any, files: Any, running: Any) -> Erased:
+        self.asked.append((f"erase {topics} {snapshots} {files} {running()}", None))
+        return Erased(logs=(DONE,), snapshots=tuple(snapshots), run_files=3, held={})
 
     def snapshot(self, now_ms: int) -> tuple[object, ...]:
         self._note("snapshot")
@@ -111,6 +115,13 @@ def test_each_kind_is_carried_out_once(storage: MemoryStorage, kept: Kept, handl
     handler.answer_all()
     both, one = (TopicPartition("t", 0), TopicPartition("t", 1)), (TopicPartition("t", 1),)
     assert kept.asked == [("clean", None), ("clean", both), ("release", one), ("snapshot", None)]
+
+
+def test_an_erasure_is_told_what_it_is_about(storage: MemoryStorage, kept: Kept, handler: RequestHandler) -> None:
+    """Topics, snapshots and files, and which jobs still write; the answer says what was done."""
+    asked = _asked(storage, handler, ERASE, topics=("t",), snapshots=("s",), files=("runs/f",))
+    assert kept.asked == [("erase ('t',) ('s',) ('runs/f',) ()", None)]
+    assert (asked.result["erased"]["run_files"], asked.result["erased"]["snapshots"]) == (3, ["s"])
 
 
 @pytest.mark.parametrize(

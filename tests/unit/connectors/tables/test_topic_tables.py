@@ -22,6 +22,7 @@ from compactor.ports import TableVersion
 from connectors.tables.table_files import TableFiles
 from connectors.tables.topic_tables import TopicTables
 from tests.support.echo_server import echo_server
+from tests.support.erasure import files_with
 from tests.support.tables import SCHEMA, Disturbed, Tables, row
 
 BOTH = pytest.mark.parametrize("kind", ["delta", "iceberg"])
@@ -280,6 +281,48 @@ def test_old_versions_go_with_retention(kind: str, tmp_path: Path) -> None:
     else:
         older, _ = tables.iceberg().snapshots()
         assert tables.iceberg().scan(snapshot_id=older.snapshot_id).to_arrow()["_offset"].to_pylist() == [3]
+
+
+@BOTH
+def test_an_erasure_leaves_one_version_and_no_word_of_others(kind: str, tmp_path: Path) -> None:
+    """Neither rows, nor bounds in logs and manifests, have what only older versions had; commits go on."""
+    tables = Tables(kind, tmp_path, **{"snapshot.retention.count": 5})
+    name, folder = "zz-who-wants-to", tmp_path / "c" / "t" / kind
+    tables.commit([*AB, row(2, name)])
+    tables.commit([*AB, row(2, name), row(3, "c")])
+    newest = tables.commit([*AB, row(3, "c")])
+    assert len(files_with(name.encode(), folder)) > 1
+    assert tables.tables.purge(newest) is None
+    assert files_with(name.encode(), folder) == []
+    assert tables.rows() == [*AB, row(3, "c")]
+    tables.commit([*AB, row(4, "d")])
+    assert (tables.commits()[-2:], tables.rows()) == (["s3", "s4"], [*AB, row(4, "d")])
+    assert tables.tables.purge(newest) is None
+
+
+@BOTH
+def test_an_erasure_leaves_what_the_table_keeps_by_its_own_rule(kind: str, tmp_path: Path) -> None:
+    """Its owner has said how long older versions stay: the answer names that."""
+    tables = Tables(kind, tmp_path)
+    tables.commit(AB)
+    newest = tables.commit([row(1, "b")])
+    if kind == "delta":
+        tables.delta().alter.set_table_properties({"delta.logRetentionDuration": "interval 30 days"})
+    else:
+        with tables.iceberg().transaction() as transaction:
+            transaction.set_properties({"gc.enabled": "false"})
+    assert (tables.tables.purge(newest) or "").startswith("the table sets ")
+    assert tables.files()
+
+
+def test_an_erasure_leaves_what_a_tag_of_iceberg_names(tmp_path: Path) -> None:
+    """A version with a tag is somebody's: the answer names it."""
+    tables = Tables("iceberg", tmp_path)
+    tables.commit(AB)
+    table = tables.iceberg()
+    table.manage_snapshots().create_tag(table.snapshots()[0].snapshot_id, "audit").commit()
+    newest = tables.commit([row(1, "b")])
+    assert tables.tables.purge(newest) == "branches or tags hold them: audit"
 
 
 def test_old_metadata_of_iceberg_goes_too(tmp_path: Path) -> None:

@@ -1,0 +1,103 @@
+"""Texts of `keyfold erase`: what would be done, what was done, what is left."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from compactor.model.times import moment
+
+if TYPE_CHECKING:
+    from connectors.operations.erase.begin import ErasurePlan
+    from connectors.operations.erase.receipt import Elsewhere, Finding
+    from connectors.operations.erase.run import Erasure
+    from connectors.operations.erase.verify import VerifiedErasure
+
+_NAMED: Final = 20
+"""Files that are named at most; JSON has all."""
+_STATES: Final = {
+    "complete": "No value and no tombstone of the keys is left in keyfold's files.",
+    "pending": "No value of the keys is left. The keys stay in their tombstones until these may go.",
+    "incomplete": "Something is left. Run the same command again; what it names says why.",
+}
+_WHAT: Final = {
+    "value": "a value",
+    "tombstone": "a tombstone",
+    "rewritten": "a value that came after the tombstone",
+    "bytes": "the bytes of a key",
+    "unsearched": "cannot be searched",
+    "unfinished": "left by a writer that died",
+    "foreign": "a snapshot of another catalog",
+}
+
+
+def plan_text(plan: ErasurePlan) -> str:
+    """Says what an erasure would do."""
+    lines = [
+        f"{len(plan.values):,} values would get a tombstone, {len(plan.tombstones):,} keys have one in a partition.",
+        f"Nothing is kept of {plan.absent:,} keys.",
+        *(f"{each.topic}-{each.partition}: a value at offset {each.offset}" for each in plan.values[:_NAMED]),
+        *(
+            f"Snapshot {each.topic}/{each.id} would go{': it is pinned' if each.pinned else ''}."
+            for each in plan.snapshots
+        ),
+        *(f"Older versions of the table of {topic} would go." for topic in plan.tables),
+    ]
+    return "\n".join(lines)
+
+
+def erased_text(done: Erasure) -> str:
+    """Says what an erasure has done, and what is left."""
+    receipt = done.signed.receipt
+    sent = sum(each.sent for each in receipt.tombstones)
+    done_text = (
+        f"{len(receipt.keys):,} keys, {sent:,} tombstones sent, {len(receipt.snapshots_removed):,} snapshots and "
+        f"{receipt.run_files_removed:,} run files removed, {sum(receipt.searched.values()):,} files searched."
+    )
+    lines = [
+        _STATES[receipt.state],
+        done_text,
+        *(f"Older versions of the table of {topic} stay: {why}." for topic, why in receipt.held.items()),
+        *_findings(receipt.findings),
+        *_elsewhere(receipt.elsewhere),
+        f"Receipt: {done.location}",
+    ]
+    return "\n".join(lines)
+
+
+def verified_text(verified: VerifiedErasure) -> str:
+    """Says whether a receipt is genuine, and what there is now."""
+    signature = (
+        "The signature is valid." if verified.fault is None else f"The signature does not count: {verified.fault}."
+    )
+    bytes_too = "" if verified.searches_bytes else " Without the keys, only columns of keys were compared."
+    return "\n".join(
+        [
+            signature,
+            _STATES[verified.state],
+            f"{sum(verified.searched.values()):,} files searched.{bytes_too}",
+            *_findings(verified.findings),
+        ]
+    )
+
+
+def _findings(findings: Sequence[Finding]) -> Iterator[str]:
+    tombstones = [each for each in findings if each.what == "tombstone"]
+    if tombstones:
+        times = [each.until_ms for each in tombstones]
+        known = [time for time in times if time is not None]
+        until = f"the last until {moment(max(known))} or the clean after it" if known else "until a clean stamps them"
+        yield f"{len(tombstones):,} tombstones are kept, {until}."
+    others = [each for each in findings if each.what != "tombstone"]
+    for each in others[:_NAMED]:
+        where = "" if each.offset is None else f", {each.topic}-{each.partition} at offset {each.offset}"
+        yield f"{each.file}: {_WHAT[each.what]}{where}"
+    for what, count in Counter(each.what for each in others[_NAMED:]).items():
+        yield f"And {count:,} more: {_WHAT[what]}."
+
+
+def _elsewhere(places: Iterable[Elsewhere]) -> Iterator[str]:
+    for each in places:
+        until = "" if each.until_ms is None else f" until {moment(each.until_ms)}"
+        yield f"Elsewhere, {each.what} {each.name}{until}: {each.note}"

@@ -1,0 +1,181 @@
+"""Looks up what is kept of keys and what has to go, and refuses what cannot be erased: step E1 of docs/protocol.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from msgspec import Struct
+
+from compactor.catalog.catalog import Catalog
+from compactor.errors import MissingFileError
+from compactor.lookup.latest import asked_for, latest_records
+from compactor.model.log import PartitionLog
+from compactor.model.record import KEY_IDENTITY
+from compactor.model.state import CatalogState
+from compactor.snapshot import pins
+from compactor.storage.base import Storage
+from connectors.chain.spec import ChainSpec
+from connectors.config.connector import ConnectorConfig
+from connectors.config.engine_settings import kept_catalog
+from connectors.errors import ConfigError, ConflictError, UsageError
+from connectors.operations.erase.receipt import BYTES, UNSEARCHED, VALUE, Tombstone
+from connectors.operations.erase.search import TABLE_LEVEL, SearchResult, snapshot_ids
+from connectors.operations.erase.tombstones import ToDelete
+from connectors.operations.get import compared_keys
+
+
+class HeldSnapshot(Struct, frozen=True):
+    """A snapshot that has, or may have, a value of a key."""
+
+    topic: str
+    id: str
+    pinned: bool
+
+
+class ErasurePlan(Struct, frozen=True, kw_only=True):
+    """What an erasure has to do: values that need a tombstone, tombstones that are there, snapshots that go.
+
+    `tables` are the topics of which a table has a key. `absent`: how many keys nothing is kept of.
+    """
+
+    values: tuple[ToDelete, ...]
+    tombstones: tuple[Tombstone, ...]
+    snapshots: tuple[HeldSnapshot, ...]
+    tables: tuple[str, ...]
+    absent: int
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics that have a key in logs, snapshots or tables."""
+        logs = {each.topic for each in self.values} | {each.topic for each in self.tombstones}
+        return tuple(sorted(logs | {each.topic for each in self.snapshots} | set(self.tables)))
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids of the snapshots that go."""
+        return tuple(each.id for each in self.snapshots)
+
+
+def check_compacts(connector: ConnectorConfig) -> None:
+    """Raises ConfigError if no fold removes older values of a key."""
+    if "compact" not in connector.cleanup_policy:
+        raise ConfigError(
+            f"Connector {connector.name} has cleanup.policy=delete: its logs are not folded by key.",
+            "Its records go with retention.ms; add compact to cleanup.policy to erase single keys.",
+        )
+
+
+def kept_records(
+    storage: Storage, connector: ConnectorConfig, keys: Sequence[bytes], topic: str | None
+) -> tuple[CatalogState, list[ToDelete], list[Tombstone]]:
+    """Returns the state, the values that its logs (of `topic`) keep of `keys`, and the tombstones.
+
+    Raises UsageError if nothing is kept of the connector or of `topic`; ConflictError if a value is in a topic that is
+    closed; StorageError.
+    """
+    state = kept_catalog(storage, connector.name).state
+    if topic is not None and topic not in state.topics:
+        raise UsageError(f"Connector {connector.name} keeps no topic {topic}.", f"It keeps {', '.join(state.topics)}.")
+    while True:
+        try:
+            values, tombstones = _latest(storage, connector, state, keys, topic)
+            break
+        except MissingFileError:
+            newer = Catalog.open(storage, connector.name).state
+            if newer == state:
+                raise
+            state = newer
+    closed = [each.topic for each in values if state.topics[each.topic].closed is not None]
+    if closed:
+        raise ConflictError(
+            f"Connector {connector.name}: topic {closed[0]} is closed ({state.topics[closed[0]].closed}): no tombstone "
+            "of it is read any more.",
+            "keyfold resync opens it again if its source is there; --topic leaves it out.",
+        )
+    return state, values, tombstones
+
+
+def _latest(
+    storage: Storage, connector: ConnectorConfig, state: CatalogState, keys: Sequence[bytes], topic: str | None
+) -> tuple[list[ToDelete], list[Tombstone]]:
+    compared = compared_keys(connector, state, keys)
+    numbers = {key: number for number, key in reversed(list(enumerate(compared)))}
+    wanted = asked_for(pa.array(compared, pa.binary()))
+    values: list[ToDelete] = []
+    tombstones: list[Tombstone] = []
+    for log in state.logs:
+        if topic not in (None, log.topic):
+            continue
+        for row in latest_records(storage, log, wanted).to_pylist():
+            number = numbers[row["key"] if row[KEY_IDENTITY] is None else row[KEY_IDENTITY]]
+            if row["value"] is None:
+                tombstones.append(_tombstone(log, number, row))
+            else:
+                values.append(_value(log, number, row))
+    return values, tombstones
+
+
+def _tombstone(log: PartitionLog, number: int, row: dict[str, Any]) -> Tombstone:
+    return Tombstone(
+        key=number,
+        topic=log.topic,
+        partition=log.partition,
+        offset=row["offset"],
+        timestamp_ms=row["timestamp"],
+        sent=False,
+    )
+
+
+def _value(log: PartitionLog, number: int, row: dict[str, Any]) -> ToDelete:
+    return ToDelete(
+        number=number,
+        key=row["key"],
+        topic=log.topic,
+        partition=log.partition,
+        offset=row["offset"],
+        timestamp_ms=row["timestamp"],
+        headers=tuple((header["key"], header["value"]) for header in row["headers"] or ()),
+    )
+
+
+def check_keys_pass(connector: ConnectorConfig, chain: ChainSpec, values: Sequence[ToDelete]) -> None:
+    """Raises UsageError if a tombstone with a kept key would not be kept under that key."""
+    if values and (chain.steps or chain.output_key is not None):
+        raise UsageError(
+            f"Connector {connector.name} has transforms, or writes keys in another form than it reads: a tombstone "
+            "with a kept key may not come out as one of that key.",
+            "Delete the keys at the source. Once keyfold get shows them with value null, run this command again.",
+        )
+
+
+def held_snapshots(result: SearchResult, place: Storage | None, connector: str) -> tuple[HeldSnapshot, ...]:
+    """Returns the snapshots that a search has found keys in, or could not search. Raises StorageError."""
+    if place is None:
+        return ()
+    return tuple(
+        HeldSnapshot(topic, name, pins.is_pinned(place, f"{connector}/{topic}/{name}"))
+        for topic, name in snapshot_ids(result)
+    )
+
+
+def held_tables(result: SearchResult, state: CatalogState, place: Storage | None, connector: str) -> Iterator[str]:
+    """Yields the topics of which a table has a key, or could not be searched."""
+    if place is None:
+        return
+    files = [finding.file for finding in result.of(TABLE_LEVEL, VALUE, BYTES, UNSEARCHED)]
+    for topic in state.topics:
+        if any(file.startswith(f"{place.location}/{connector}/{topic}/") for file in files):
+            yield topic
+
+
+def check_pins(connector: ConnectorConfig, plan: ErasurePlan) -> None:
+    """Raises ConflictError if a snapshot that has to go is pinned."""
+    pinned = [f"{each.topic}/{each.id}" for each in plan.snapshots if each.pinned]
+    if pinned:
+        raise ConflictError(
+            f"Connector {connector.name}: {len(pinned)} pinned snapshots have, or may have, a key to erase: "
+            f"{', '.join(pinned[:20])}.",
+            "Nothing was done. --pinned unpins and removes them; a restore that uses one ends with an error then.",
+        )

@@ -1,0 +1,300 @@
+"""Looks through every file that keyfold has of a connector for erased keys: step E8 of docs/protocol.md.
+
+Files of records are searched by their columns of keys. All others (commits, manifests, the logs and manifests of
+tables, what a worker has noted) are searched for the bytes of the keys, decoded, if these are known.
+"""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import fastavro
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from msgspec import Struct
+
+from compactor.errors import FoldError, ForeignContentError, MissingFileError, StorageError
+from compactor.runs.checksums import readable
+from compactor.runs.paths import RUNS, is_index
+from compactor.snapshot import listing, location, manifest
+from compactor.snapshot.content import APPEND
+from compactor.snapshot.data_files import TABLE
+from compactor.storage.base import FileInfo, Storage
+from compactor.storage.limits import LARGE_BYTES
+from connectors.operations.erase.key_matcher import NONE, KeyMatcher, leaves
+from connectors.operations.erase.receipt import (
+    BYTES,
+    FOREIGN,
+    REWRITTEN,
+    TOMBSTONE,
+    UNFINISHED,
+    UNSEARCHED,
+    VALUE,
+    Finding,
+    Tombstone,
+)
+
+RUN_LEVEL: Final = "runs"
+SNAPSHOT_LEVEL: Final = "snapshots"
+TABLE_LEVEL: Final = "tables"
+NOTE_LEVEL: Final = "notes"
+LEVELS: Final = (RUN_LEVEL, SNAPSHOT_LEVEL, TABLE_LEVEL, NOTE_LEVEL)
+"""Runs; data files of snapshots; a table's files; everything else: commits, requests, manifests, receipts."""
+
+MOST_FINDINGS: Final = 10_000
+"""Findings that a receipt names: one of more would not be read back."""
+_TYPED_KEYS: Final = ("_key", "_rest_key")
+_VACUUM_MS: Final = 4_200_000
+"""After so long the vacuum has removed what a dead writer left: its grace of an hour, and ten minutes to the next."""
+_PLACES: Final = {"partition": ("partition", "_partition"), "offset": ("offset", "_offset")}
+_AVRO: Final = ".avro"
+_PARQUET: Final = ".parquet"
+_TABLES: Final = ("delta", "iceberg")
+
+
+class SearchPlaces(Struct, frozen=True):
+    """The places to search: the connector's storage, and the snapshot location, which has a folder of its name."""
+
+    connector: str
+    catalog_id: str
+    storage: Storage
+    snapshots: Storage | None
+
+
+class SearchResult(Struct, frozen=True):
+    """What was found in which files; `searched` counts them by level."""
+
+    findings: tuple[Finding, ...]
+    files: tuple[str, ...]
+    searched: dict[str, int]
+
+    def of(self, level: str, *kinds: str) -> list[Finding]:
+        """Returns the findings of `kinds` in a level."""
+        return [finding for finding in self.findings if finding.level == level and finding.what in kinds]
+
+
+class KeySearch:
+    """Searches for the keys of `matcher`; `tombstones` are those of the erasure.
+
+    A temporary file that was written to since `since_ms` is of a writer at work, which had the tombstones before it.
+    """
+
+    def __init__(
+        self, places: SearchPlaces, matcher: KeyMatcher, tombstones: Sequence[Tombstone], since_ms: int
+    ) -> None:
+        self._places = places
+        self._matcher = matcher
+        self._since_ms = since_ms
+        # The offset of the last tombstone of a key in a partition: values above it came later.
+        self._ends: dict[tuple[int, str, int], int] = {}
+        for each in tombstones:
+            at = each.key, each.topic, each.partition
+            self._ends[at] = max(each.offset, self._ends.get(at, each.offset))
+        self._found: list[Finding] = []
+        self._files: list[str] = []
+        self._searched: Counter[str] = Counter()
+
+    def everywhere(self) -> SearchResult:
+        """Searches all files. Raises StorageError if a store does not answer."""
+        self._storage()
+        self._snapshot_location()
+        return self._result()
+
+    def snapshots(self) -> SearchResult:
+        """Searches the snapshot location alone."""
+        self._snapshot_location()
+        return self._result()
+
+    def _result(self) -> SearchResult:
+        return SearchResult(tuple(self._found[:MOST_FINDINGS]), tuple(self._files), dict(self._searched))
+
+    def _storage(self) -> None:
+        storage = self._places.storage
+        for info in storage.walk(""):
+            if info.path.startswith(f"{RUNS}/"):
+                if not is_index(info.path):  # it has hashes of keys
+                    self._try(storage, info, RUN_LEVEL, self._run_rows)
+            else:
+                self._try(storage, info, NOTE_LEVEL, self._bytes)
+        self._unfinished(storage, "", RUN_LEVEL)
+
+    def _unfinished(self, storage: Storage, folder: str, level: str) -> None:
+        for info in storage.unfinished(folder):
+            if info.modified_ms < self._since_ms:
+                self._note(UNFINISHED, level, storage, info, until_ms=info.modified_ms + _VACUUM_MS)
+
+    def _snapshot_location(self) -> None:
+        place = self._places.snapshots
+        if place is None:
+            return
+        name = self._places.connector
+        foreign: dict[str, bool] = {}
+        for info in place.walk(name):
+            parts = info.path.removeprefix(f"{name}/").split("/")
+            folder = f"{name}/{'/'.join(parts[:2])}"
+            if len(parts) > 2 and parts[1] in _TABLES:
+                self._table_file(place, info, parts)
+            elif len(parts) > 2 and listing.is_id(parts[1]) and info.path.endswith(_PARQUET):
+                if folder not in foreign:
+                    foreign[folder] = location.catalog_of(place, folder) not in (None, self._places.catalog_id)
+                self._snapshot_file(place, info, parts[0], folder, foreign=foreign[folder])
+            else:
+                self._try(place, info, NOTE_LEVEL, self._bytes)
+        self._unfinished(place, name, SNAPSHOT_LEVEL)
+
+    def _table_file(self, place: Storage, info: FileInfo, parts: Sequence[str]) -> None:
+        if info.path.endswith(_AVRO):
+            self._try(place, info, TABLE_LEVEL, self._avro)
+        elif not info.path.endswith(_PARQUET):
+            self._try(place, info, TABLE_LEVEL, self._bytes)
+        elif parts[2] == "_delta_log":
+            self._try(place, info, TABLE_LEVEL, self._checkpoint)
+        else:
+            self._try(place, info, TABLE_LEVEL, self._rows_of(parts[0], None))
+
+    def _snapshot_file(self, place: Storage, info: FileInfo, topic: str, folder: str, *, foreign: bool) -> None:
+        before = len(self._found)
+        self._try(place, info, SNAPSHOT_LEVEL, self._rows_of(topic, folder))
+        if foreign:
+            self._found[before:] = [msgspec.structs.replace(each, what=FOREIGN) for each in self._found[before:]]
+
+    def _try(
+        self, storage: Storage, info: FileInfo, level: str, search: Callable[[Storage, FileInfo, str], None]
+    ) -> None:
+        """Searches a file; one that cannot be read is noted, one that is gone meanwhile has nothing any more."""
+        try:
+            search(storage, info, level)
+        except MissingFileError:
+            return
+        except (pa.ArrowException, ForeignContentError, FoldError, ValueError):
+            self._note(UNSEARCHED, level, storage, info)
+        except StorageError:
+            if storage.exists(info.path):
+                raise
+            return
+        self._files.append(f"{storage.location}/{info.path}")
+        self._searched[level] += 1
+
+    def _note(self, what: str, level: str, storage: Storage, info: FileInfo, **more: Any) -> None:
+        if len(self._found) <= MOST_FINDINGS:
+            self._found.append(Finding(what=what, level=level, file=f"{storage.location}/{info.path}", **more))
+
+    def _bytes(self, storage: Storage, info: FileInfo, level: str) -> None:
+        if self._matcher.is_in(storage.read(info.path, LARGE_BYTES)):
+            self._note(BYTES, level, storage, info)
+
+    def _avro(self, storage: Storage, info: FileInfo, level: str) -> None:
+        data = storage.read(info.path, LARGE_BYTES)
+        self._leaves(list(fastavro.reader(io.BytesIO(data))), storage, info, level)
+
+    def _checkpoint(self, storage: Storage, info: FileInfo, level: str) -> None:
+        data = storage.read(info.path, LARGE_BYTES)
+        self._leaves(pq.read_table(pa.BufferReader(data)).to_pylist(), storage, info, level)
+
+    def _leaves(self, value: Any, storage: Storage, info: FileInfo, level: str) -> None:
+        if any(map(self._matcher.is_in, leaves(value))):
+            self._note(BYTES, level, storage, info)
+
+    def _run_rows(self, storage: Storage, info: FileInfo, level: str) -> None:
+        for row, key in self._matches(storage, info, ["key"]) or ():
+            topic, partition, offset = row["topic"], row["partition"], row["offset"]
+            at: dict[str, Any] = {"key": key, "topic": topic, "partition": partition, "offset": offset}
+            if row["value"] is None:
+                self._note(TOMBSTONE, level, storage, info, **at, until_ms=row["delete_horizon"])
+            else:
+                self._note(self._kind(**at), level, storage, info, **at)
+
+    def _rows_of(self, topic: str, folder: str | None) -> Callable[[Storage, FileInfo, str], None]:
+        """Returns the search of a file with rows of `topic`, of the snapshot in `folder` or of a table."""
+
+        def search(storage: Storage, info: FileInfo, level: str) -> None:
+            matches = self._matches(storage, info, None)
+            if matches is None:
+                if folder is None or not self._is_later(storage, folder, topic):
+                    self._note(UNSEARCHED, level, storage, info, topic=topic)
+                return
+            for row, key in matches:
+                partition, offset = (_first(row, names) for names in _PLACES.values())
+                at: dict[str, Any] = {"key": key, "topic": topic, "partition": partition, "offset": offset}
+                is_tombstone = "offset" in row and row["value"] is None  # only an untyped row has that column
+                self._note(TOMBSTONE if is_tombstone else self._kind(**at), level, storage, info, **at)
+
+        return search
+
+    def _kind(self, key: int, topic: str, partition: int | None, offset: int | None) -> str:
+        end = None if partition is None else self._ends.get((key, topic, partition))
+        return VALUE if end is None or offset is None or offset < end else REWRITTEN
+
+    def _matches(
+        self, storage: Storage, info: FileInfo, columns: Sequence[str] | None
+    ) -> list[tuple[Mapping[str, Any], int]] | None:
+        """Returns the rows of a Parquet file that have a key, with its number; None if its keys cannot be compared.
+
+        `columns` have the keys; None: those of a snapshot's or a table's rows do.
+        """
+        matches: list[tuple[Mapping[str, Any], int]] = []
+        with (
+            readable(storage, info.path),
+            storage.open_input(info.path, info.bytes) as source,
+            pq.ParquetFile(source) as opened,
+        ):
+            names = opened.schema_arrow.names
+            if columns is None and names == TABLE.names:
+                columns = ["key"]
+            present = [name for name in columns or _TYPED_KEYS if name in names]
+            if not set(present) - {"_rest_key"}:
+                return None
+            wanted = [name for name in names if name in (_READ if columns else _TYPED_READ)]
+            for group in range(opened.num_row_groups):
+                table = opened.read_row_group(group, present)
+                numbers = np.full(table.num_rows, NONE)
+                for name in present:
+                    compared = self._matcher.numbers(_one_chunk(table[name]))
+                    if compared is None:
+                        return None
+                    numbers = np.maximum(numbers, compared)
+                rows = np.flatnonzero(numbers != NONE)
+                if len(rows):
+                    held = opened.read_row_group(group, wanted).take(pa.array(rows)).to_pylist()
+                    matches += zip(held, numbers[rows].tolist(), strict=True)
+        return matches
+
+    def _is_later(self, place: Storage, folder: str, topic: str) -> bool:
+        """Returns whether the snapshot in `folder` was taken after each tombstone, so that it has no older value."""
+        ends = {str(partition): end for (_, of, partition), end in self._ends.items() if of == topic}
+        try:
+            said = manifest.read(place, folder)
+        except (MissingFileError, FoldError):
+            return False
+        is_latest = manifest.mode_of(said) != APPEND
+        return bool(ends) and is_latest and all(said.source_offsets.get(name, 0) > end for name, end in ends.items())
+
+
+_READ: Final = frozenset({"topic", "partition", "offset", "value", "delete_horizon"})
+_TYPED_READ: Final = frozenset({"_partition", "_offset"})
+"""What is read of a row with an erased key. Typed rows have columns of any name besides."""
+
+
+def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    combined = column.combine_chunks()
+    return combined if isinstance(combined, pa.Array) else pa.concat_arrays(combined.chunks)
+
+
+def _first(row: Mapping[str, Any], names: Sequence[str]) -> int | None:
+    return next((row[name] for name in names if name in row), None)
+
+
+def snapshot_ids(result: SearchResult) -> Iterator[tuple[str, str]]:
+    """Yields topic folder and id of each snapshot of this catalog that has, or may have, a value of a key."""
+    seen: set[tuple[str, str]] = set()
+    for finding in result.of(SNAPSHOT_LEVEL, VALUE, UNSEARCHED):
+        parts = finding.file.split("/")
+        at = next((place for place, part in enumerate(parts) if listing.is_id(part)), None)
+        if at is not None and (parts[at - 1], parts[at]) not in seen:
+            seen.add((parts[at - 1], parts[at]))
+            yield parts[at - 1], parts[at]

@@ -1,0 +1,146 @@
+"""`keyfold erase`: no byte of a value is left in any file, and the receipt says the truth about the key."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from compactor.catalog.owner_lock import OwnerLock
+from compactor.catalog.requests import Request
+from connectors.config.files import load_connector, load_worker
+from connectors.operations.erase.receipt import COMPLETE, PENDING, Receipt, decoded
+from connectors.operations.erase.run import EraseOptions, Eraser, Erasure
+from connectors.operations.request_timeout import RequestTimeout
+from tests.support.cli import invoke
+from tests.support.deployment import PROCESS_TIMEOUT_S, Deployment, Process
+from tests.support.erasure import files_with
+from tests.support.kafka import consume_all, produce, wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+KEY = b"alice-who-wants-to-go"
+SECRET = "the street where she lives"
+OLDER = "the street where she lived"
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def folders(deployment: Deployment) -> tuple[Path, Path]:
+    """What is searched for bytes."""
+    return deployment.folder / "storage", deployment.folder / "snapshots"
+
+
+def _set(deployment: Deployment, table: str, retention_ms: int) -> None:
+    deployment.worker["erasure.key.file"] = str(deployment.folder / "key.pem")
+    typed = {"value.converter": "keyfold.Json", "value.converter.schemas.enable": "false", "snapshot.table": table}
+    more = {"delete.retention.ms": retention_ms, "snapshot.retention.count": 5, "snapshot.value.format": "typed"}
+    deployment.settings |= {**typed, **more}
+
+
+def _fill(deployment: Deployment, value: str) -> None:
+    """Sends a value of the key, and those of others, to both partitions."""
+    others = [(number % 2, b"key-%d" % number, _json(f"{value[:10]} {number}")) for number in range(20)]
+    produce(deployment.bootstrap, deployment.topic, [(0, KEY, _json(value)), *others])
+
+
+def _json(text: str) -> bytes:
+    return json.dumps({"address": text}).encode()
+
+
+def _eraser(deployment: Deployment, spark: SparkSession) -> Eraser:
+    """Erases the key; without a live worker this process carries the request out on the tests' Spark."""
+    connector, worker = deployment.write()
+    config = load_worker(worker)
+
+    def here(wanted: Request, lock: OwnerLock) -> dict[str, Any]:
+        lock.release()
+        deployment.run_once(spark)
+        with ExitStack() as stack:
+            task = deployment.task(spark)
+            stack.callback(deployment.lock.release)
+            return task.perform(wanted, deployment.drawn_start())
+
+    settings = load_connector(connector, config).config
+    return Eraser(config, settings, [KEY], EraseOptions(), RequestTimeout(PROCESS_TIMEOUT_S), here)
+
+
+def _verified(deployment: Deployment, done: Erasure) -> tuple[int, str]:
+    """Returns the exit code of `erase verify` with the key, and the state that it finds."""
+    words = "erase", "verify", done.location, "--key", KEY.decode(), "--worker", deployment.write()[1], "--json"
+    result = invoke(*words)
+    return result.exit_code, json.loads(result.stdout)["state"]
+
+
+def _is_gone(folders: tuple[Path, Path]) -> bool:
+    return not files_with(OLDER.encode(), *folders) and not files_with(SECRET.encode(), *folders)
+
+
+def test_a_live_worker_erases(spark: SparkSession, deployment: Deployment, folders: tuple[Path, Path]) -> None:
+    """Values are gone from runs, snapshots and the table; the key is in its tombstone alone, as the receipt says."""
+    _set(deployment, "delta", HOUR_MS)
+    _fill(deployment, OLDER)
+    deployment.run_once(spark)
+    assert len(files_with(OLDER.encode(), *folders)) > 2
+    with deployment.running(spark):
+        wait_until(lambda: deployment.storage.locked_by("owner.lock"), "a worker runs it", PROCESS_TIMEOUT_S)
+        _fill(deployment, SECRET)
+        wait_until(deployment.caught_up, "all is published", PROCESS_TIMEOUT_S)
+        done = _eraser(deployment, spark).run()
+        assert _is_gone(folders)
+    receipt = done.signed.receipt
+    assert (receipt.state, [each.sent for each in receipt.tombstones]) == (PENDING, [True])
+    assert len(receipt.snapshots_removed) == 1
+    assert {Path(each.file) for each in receipt.findings} == set(files_with(KEY, *folders))
+    assert {each.what for each in receipt.findings} == {"tombstone"}
+    (sent,) = (each for each in consume_all(deployment.bootstrap, deployment.topic) if each.value is None)
+    assert (sent.key, sent.partition, sent.offset) == (KEY, 0, receipt.tombstones[0].offset)
+    assert {each.what for each in receipt.elsewhere} == {"source", "output", "readers", "copies"}
+    assert _verified(deployment, done) == (6, PENDING)
+
+
+@pytest.mark.long  # test_a_live_worker_erases has Delta and a worker
+def test_no_worker_is_needed(spark: SparkSession, deployment: Deployment, folders: tuple[Path, Path]) -> None:
+    """With Iceberg, and without a time for tombstones: the key goes too, and what comes later stays."""
+    _set(deployment, "iceberg", 0)
+    for value in (OLDER, SECRET):
+        _fill(deployment, value)
+        deployment.run_once(spark)
+    done = _eraser(deployment, spark).run()
+    assert _is_gone(folders)
+    again = _eraser(deployment, spark).run()
+    assert (again.signed.receipt.state, files_with(KEY, *folders)) == (COMPLETE, [])
+    assert _verified(deployment, done) == (0, COMPLETE)
+    produce(deployment.bootstrap, deployment.topic, [(0, KEY, _json("another street"))])
+    deployment.run_once(spark)
+    assert _verified(deployment, done) == (0, COMPLETE)  # a new value is no matter of the erasure
+
+
+@pytest.mark.long  # each case starts Spark twice
+@pytest.mark.parametrize("step", ["erase.begun", "erase.sent", "erase.published", "erase.dropped", "erase.purge"])
+def test_a_run_that_is_killed_is_gone_on_with(
+    spark: SparkSession, deployment: Deployment, folders: tuple[Path, Path], step: str
+) -> None:
+    """Killed at any step, the same command ends the erasure: one receipt, signed, and no value is left."""
+    _set(deployment, "delta", HOUR_MS)
+    _fill(deployment, OLDER)
+    deployment.run_once(spark)
+    connector, worker = deployment.write()
+    words = ["erase", str(connector), "--key", KEY.decode(), "--worker", str(worker)]
+    log = deployment.folder / "erase.log"
+    with Process(words, log, {"KEYFOLD_FAILPOINTS": f"{step}=kill"}) as killed:
+        assert killed.wait() < 0, killed.tail()
+    with Process(words, log, {}) as erasing:
+        assert erasing.wait() == 0, erasing.tail()
+    assert _is_gone(folders)
+    (kept,) = deployment.storage.list("erasures")
+    receipt = _read(deployment, kept)
+    assert (receipt.state, bool(receipt.tombstones)) == (PENDING, True)
+
+
+def _read(deployment: Deployment, name: str) -> Receipt:
+    return decoded(deployment.storage.read(f"erasures/{name}"), name).receipt

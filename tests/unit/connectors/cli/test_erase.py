@@ -1,0 +1,173 @@
+"""`keyfold erase` on the command line, without a broker: what it would do, what it refuses, what it finds again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from compactor.model.actions import CloseTopic, Publish
+from compactor.snapshot import pins
+from connectors.operations.erase import signing
+from connectors.operations.erase.receipt import Receipt, Tombstone, encoded, erased_keys
+from tests.support.cli import connector_file, invoke, keep, row, storage_of, worker_file
+from tests.support.engine import row as engine_row
+from tests.support.kept_snapshots import KeptSnapshots
+
+KEY = "alice-of-long-name"
+ROWS = [row(0, KEY.encode(), b"old"), row(1, b"bob", b"x"), row(2, KEY.encode(), b"new"), row(3, b"gone", None)]
+
+
+def _erase(folder: Path, *more: object, **settings: str) -> Any:
+    files = connector_file(folder, **settings), "--worker", worker_file(folder)
+    return invoke("erase", *files, *more)
+
+
+def test_a_dry_run_says_what_would_be_done(tmp_path: Path) -> None:
+    """Values, tombstones that are there, and keys of which nothing is kept; nothing is written."""
+    keep(tmp_path, ROWS, [Publish(topic="orders", partition=0, end=4)])
+    listed = tmp_path / "keys"
+    listed.write_text(f"{KEY}\ngone\nabsent\n\n")
+    shown = json.loads(_erase(tmp_path, "--keys-from", listed, "--dry-run", "--json").stdout)
+    assert [(each["partition"], each["offset"]) for each in shown["values"]] == [(0, 2)]
+    assert [each["offset"] for each in shown["tombstones"]] == [3]
+    assert (shown["absent"], shown["snapshots"]) == (1, [])
+    assert "orders-0: a value at offset 2" in _erase(tmp_path, "--key", KEY, "--dry-run").stdout
+    assert not storage_of(tmp_path).exists("erasures")
+
+
+@pytest.mark.parametrize(
+    ("words", "settings", "code", "said"),
+    [
+        ((), {}, 2, "No key is named"),
+        (("--keys-from", "/nowhere/keys"), {}, 2, "cannot be read"),
+        (("--key", KEY, "--topic", "other"), {}, 2, "keeps no topic other"),
+        (("--key", "zz", "--hex"), {}, 2, "hexadecimal"),
+        (("--key", KEY), {"cleanup.policy": "delete", "output.topic": "none"}, 3, "not folded by key"),
+        (
+            ("--key", KEY),
+            {"transforms": "t", "transforms.t.type": "DropHeaders", "transforms.t.headers": "h"},
+            2,
+            "Delete the keys at the source",
+        ),
+    ],
+)
+def test_what_cannot_be_erased_is_refused(
+    words: tuple[str, ...], settings: dict[str, str], code: int, said: str, tmp_path: Path
+) -> None:
+    """Before anything is sent, with what to do instead."""
+    keep(tmp_path, ROWS)
+    result = _erase(tmp_path, *words, "--dry-run", **settings)
+    assert (result.exit_code, said in result.stderr) == (code, True), result.stderr
+
+
+def test_a_closed_topic_is_refused(tmp_path: Path) -> None:
+    """Nothing reads a tombstone there."""
+    keep(tmp_path, ROWS, [CloseTopic(topic="orders", reason="it was deleted")])
+    result = _erase(tmp_path, "--key", KEY)
+    assert (result.exit_code, "topic orders is closed" in result.stderr) == (2, True), result.stderr
+
+
+def test_a_pinned_snapshot_is_named_and_refused(tmp_path: Path) -> None:
+    """Nothing was done then; one without the key stands in no one's way."""
+    kept = KeptSnapshots(tmp_path, snapshot_retention_count=9)
+    with_key = kept.keep([engine_row(0, 0, KEY.encode(), b"v")])
+    without = kept.keep([engine_row(0, 1, KEY.encode(), None), engine_row(0, 2, b"bob", b"v")])
+    for name in (with_key, without):
+        assert pins.pin(kept.shelf, f"c/t/{name}", 1)
+    stored = tmp_path / "stores" / "c"  # as a worker has it
+    stored.parent.mkdir()
+    (tmp_path / "store").rename(stored)
+    settings = {"erasure.key.file": str(tmp_path / "key.pem"), "storage.location": str(stored.parent)}
+    worker = worker_file(tmp_path, **settings)
+    result = invoke("erase", kept.connector, "--key", KEY, "--worker", worker)
+    assert (result.exit_code, with_key in result.stderr, without in result.stderr) == (2, True, False), result.stderr
+    shown = json.loads(invoke("erase", kept.connector, "--key", KEY, "--dry-run", "--json", "--worker", worker).stdout)
+    assert shown["snapshots"] == [{"topic": "t", "id": with_key, "pinned": True}]
+    assert not (stored / "erasures").exists()
+
+
+def _receipt(folder: Path, *tombstones: Tombstone, **changes: Any) -> tuple[Path, Path]:
+    """A signed receipt of the key, and the worker file to verify it with."""
+    catalog = keep(folder, ROWS)
+    receipt = Receipt(
+        id="1",
+        connector=catalog.state.connector,
+        catalog_id=catalog.state.catalog_id,
+        storage=str(folder / "store"),
+        snapshot_location=None,
+        table="none",
+        salt="0a" * 16,
+        keys=erased_keys(bytes.fromhex("0a" * 16), [KEY.encode()]),
+        began_ms=1,
+        ended_ms=2,
+        state="complete",
+        tombstones=tombstones,
+    )
+    file, key = folder / "receipt.json", folder / "key.pem"
+    file.write_bytes(encoded(signing.sign(replace(receipt, **changes), signing.private_key(key))))
+    return file, worker_file(folder, **{"erasure.key.file": str(key)})
+
+
+@pytest.mark.parametrize("words", [(), ("--key", KEY)])
+def test_verify_finds_a_value_that_a_receipt_denies(words: tuple[str, ...], tmp_path: Path) -> None:
+    """By the hashes or by the keys: file, partition, offset, and exit code 1."""
+    end = Tombstone(key=0, topic="orders", partition=0, offset=9, timestamp_ms=1, sent=True)
+    file, worker = _receipt(tmp_path, end)
+    result = invoke("erase", "verify", file, *words, "--worker", worker, "--json")
+    shown = json.loads(result.stdout)
+    assert (result.exit_code, shown["fault"], shown["state"]) == (1, None, "incomplete")
+    assert [(each["what"], each["offset"]) for each in shown["findings"]] == [("value", 0), ("value", 2)]
+    assert shown["searches_bytes"] is bool(words)
+    text = invoke("erase", "verify", file, *words, "--worker", worker).stdout
+    assert "The signature is valid." in text
+    assert "runs/1-test.parquet: a value, orders-0 at offset 2" in text
+
+
+def test_verify_tells_what_came_after_the_tombstone(tmp_path: Path) -> None:
+    """A key that is written again lives: that is no fault of the erasure."""
+    before = Tombstone(key=0, topic="orders", partition=0, offset=-1, timestamp_ms=1, sent=True)
+    file, worker = _receipt(tmp_path, before)
+    result = invoke("erase", "verify", file, "--worker", worker, "--json")
+    shown = json.loads(result.stdout)
+    assert (result.exit_code, {each["what"] for each in shown["findings"]}) == (0, {"rewritten"})
+
+
+def test_verify_finds_bytes_in_any_file(tmp_path: Path) -> None:
+    """Whatever has written them there, if the keys are given."""
+    before = Tombstone(key=0, topic="orders", partition=0, offset=-1, timestamp_ms=1, sent=True)
+    file, worker = _receipt(tmp_path, before)
+    storage_of(tmp_path).write("status.json", json.dumps({"error": f"of {KEY}"}).encode())
+    words = "erase", "verify", file, "--worker", worker, "--json"
+    assert invoke(*words).exit_code == 0
+    result = invoke(*words, "--key", KEY)
+    found = [each["file"] for each in json.loads(result.stdout)["findings"] if each["what"] == "bytes"]
+    assert (result.exit_code, [Path(each).name for each in found]) == (1, ["status.json"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "words", "said"),
+    [
+        ({"catalog_id": "another"}, (), "has not that one"),
+        ({"salt": "zz"}, (), "is no receipt"),
+        ({}, ("--key", "bob"), "are not the 1 of the receipt"),
+    ],
+)
+def test_verify_refuses_what_is_not_of_this_storage(
+    changes: dict[str, Any], words: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
+    """An empty folder would say that all is well."""
+    file, worker = _receipt(tmp_path, **changes)
+    result = invoke("erase", "verify", file, *words, "--worker", worker)
+    assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
+
+
+def test_verify_refuses_a_receipt_that_was_changed(tmp_path: Path) -> None:
+    """It searches all the same, and ends with exit code 1."""
+    file, worker = _receipt(tmp_path, keys=erased_keys(bytes.fromhex("0a" * 16), [b"nobody"]))
+    file.write_text(file.read_text().replace('"state": "complete"', '"state": "pending"'))
+    result = invoke("erase", "verify", file, "--worker", worker)
+    assert (result.exit_code, "was changed" in result.stdout) == (1, True), result.stdout

@@ -1,0 +1,71 @@
+"""Which rows have an erased key, whether the keys are known or only their hashes."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pytest
+
+from connectors.operations.erase.key_matcher import KeyMatcher
+from connectors.operations.erase.receipt import erased_keys
+
+SALT = bytes(range(16))
+KEYS = [b"alice-of-long-name", b'{"id": 7, "at": "x"}', b"\xff\x00\xfe-and-more"]
+
+
+def _matcher(keys: Sequence[bytes] = KEYS, *, known: bool) -> KeyMatcher:
+    return KeyMatcher(SALT, erased_keys(SALT, keys), keys if known else None)
+
+
+def _numbers(matcher: KeyMatcher, column: pa.Array) -> list[int] | None:
+    numbers = matcher.numbers(column)
+    return None if numbers is None else numbers.tolist()
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_keys_of_bytes_are_compared_whole(known: bool) -> None:
+    """By the keys or by their hashes: the same rows; null and other keys are none."""
+    column = pa.array([b"bob", KEYS[0], None, KEYS[2], KEYS[0] + b"x", KEYS[1]], pa.binary())
+    assert _numbers(_matcher(known=known), column) == [-1, 0, -1, 2, -1, 1]
+    assert _numbers(_matcher(known=known), column.slice(1, 3)) == [0, -1, 2]
+    assert _numbers(_matcher(known=known), pa.array([], pa.binary())) == []
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_typed_keys_are_compared_as_json(known: bool) -> None:
+    """The order of fields and spaces do not count; of JSON with a schema the payload does."""
+    enveloped = b'{"schema":{"type":"int32"},"payload":8}'
+    matcher = _matcher([KEYS[1], enveloped], known=known)
+    of_struct = pa.array([{"at": "x", "id": 7}, {"at": "y", "id": 7}, None])
+    assert _numbers(matcher, of_struct) == [0, -1, -1]
+    assert _numbers(matcher, pa.array([7, 8])) == [-1, 1]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_text_is_compared_as_it_is_and_as_json(known: bool) -> None:
+    """A converter of texts has the key itself, one of JSON has it without its quotes."""
+    assert _numbers(_matcher([b"alice", b'"bob"'], known=known), pa.array(["alice", "bob", "x", None])) == [
+        0,
+        1,
+        -1,
+        -1,
+    ]
+
+
+def test_typed_keys_need_keys_of_json() -> None:
+    """If one of the keys is no JSON, nothing tells whether a number or a struct is that key."""
+    assert _numbers(_matcher(known=True), pa.array([7])) is None
+
+
+def test_bytes_are_searched_in_each_form() -> None:
+    """As they are, escaped in JSON, in base64; but no key so short that any file has it."""
+    matcher = _matcher(known=True)
+    assert matcher.searches_bytes
+    for form in (KEYS[0], base64.b64encode(KEYS[2]), b'"{\\"id\\": 7, \\"at\\": \\"x\\"}"', b'[{"at":"x","id":7}]'):
+        assert matcher.is_in(b"before " + form + b" after"), form
+    assert not matcher.is_in(b"alice-of-long-nam")
+    assert not _matcher([b"7"], known=True).is_in(b"7" * 100)
+    assert not _matcher([b"7"], known=True).searches_bytes
+    assert not _matcher(known=False).searches_bytes
