@@ -80,7 +80,7 @@ def take(
         return
     done = eraser.run()
     if receipt is not None:
-        receipt.write_bytes(receipts.encoded(done.signed))
+        _copy(receipt, receipts.encoded(done.signed))
     show(done, lambda: view.erased_text(done), as_json=as_json)
     if done.signed.receipt.state == receipts.INCOMPLETE:
         note("next: Run the same command again; docs/erasure.md says what may hold files back.")
@@ -129,6 +129,14 @@ def _wanted(keys: list[str] | None, file: Path | None, *, as_hex: bool, as_json:
     if len(wanted) > _MOST_KEYS:
         raise UsageError(f"{len(wanted):,} keys are more than {_MOST_KEYS:,}.", "Erase them in several runs.")
     return wanted
+
+
+def _copy(file: Path, data: bytes) -> None:
+    """Writes a copy of the receipt; what was erased stands, if there is no room for it or no right to write."""
+    try:
+        file.write_bytes(data)
+    except OSError as error:
+        note(f"The copy of the receipt cannot be written to {file}: {error.strerror}.")
 
 
 def _lines(file: Path) -> list[str]:

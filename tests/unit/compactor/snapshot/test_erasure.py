@@ -8,6 +8,7 @@ import pytest
 
 from compactor.errors import FailpointError
 from compactor.failpoints import VARIABLE
+from compactor.model.actions import CloseTopic
 from compactor.snapshot import listing, pins
 from tests.support.engine import row
 from tests.support.kept_snapshots import KeptSnapshots
@@ -39,6 +40,14 @@ def test_another_takes_the_place_of_the_newest(tmp_path: Path) -> None:
     assert kept.snapshots().remove("t", {third}, kept.now_ms) == (third,)
     (newest,) = set(kept.ids) - {first, second}
     assert _latest(kept) == newest
+
+
+def test_the_newest_stays_if_no_other_can_be_taken(tmp_path: Path) -> None:
+    """Of a topic that is closed: readers go on finding what LATEST names."""
+    kept, (first, second, third) = _kept(tmp_path)
+    kept.owner.catalog.commit(lambda _: [CloseTopic(topic="t", reason="it was deleted")], kept.now_ms)
+    assert kept.snapshots().remove("t", {first, third}, kept.now_ms) == (first,)
+    assert (kept.ids, _latest(kept)) == ([second, third], third)
 
 
 def test_a_pinned_one_stays(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def test_typed_keys_are_compared_as_json(known: bool) -> None:
     """The order of fields and spaces do not count; of JSON with a schema the payload does."""
     enveloped = b'{"schema":{"type":"int32"},"payload":8}'
     matcher = _matcher([KEYS[1], enveloped], known=known)
-    of_struct = pa.array([{"at": "x", "id": 7}, {"at": "y", "id": 7}, None])
+    of_struct = pa.array([{"id": 7, "at": "x"}, {"id": 7, "at": "y"}, None])
     assert _numbers(matcher, of_struct) == [0, -1, -1]
     assert _numbers(matcher, pa.array([7, 8])) == [-1, 1]
 
