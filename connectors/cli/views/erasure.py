@@ -27,6 +27,7 @@ _WHAT: Final = {
     "rewritten": "a value that came after the tombstone",
     "bytes": "the bytes of a key",
     "unsearched": "cannot be searched",
+    "uncompared": "its keys cannot be compared, and its version is from after the tombstones",
     "unfinished": "left by a writer that died",
     "foreign": "a snapshot of another catalog",
 }

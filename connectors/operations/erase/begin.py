@@ -20,7 +20,7 @@ from connectors.chain.spec import ChainSpec
 from connectors.config.connector import ConnectorConfig
 from connectors.config.engine_settings import kept_catalog
 from connectors.errors import ConfigError, ConflictError, UsageError
-from connectors.operations.erase.receipt import BYTES, UNSEARCHED, VALUE, Tombstone
+from connectors.operations.erase.receipt import BYTES, UNCOMPARED, UNSEARCHED, VALUE, Tombstone
 from connectors.operations.erase.search import TABLE_LEVEL, SearchResult, snapshot_ids
 from connectors.operations.erase.tombstones import ToDelete
 from connectors.operations.get import compared_keys
@@ -164,7 +164,7 @@ def held_tables(result: SearchResult, state: CatalogState, place: Storage | None
     """Yields the topics of which a table has a key, or could not be searched."""
     if place is None:
         return
-    files = [finding.file for finding in result.of(TABLE_LEVEL, VALUE, BYTES, UNSEARCHED)]
+    files = [finding.file for finding in result.of(TABLE_LEVEL, VALUE, BYTES, UNCOMPARED, UNSEARCHED)]
     for topic in state.topics:
         if any(file.startswith(f"{place.location}/{connector}/{topic}/") for file in files):
             yield topic

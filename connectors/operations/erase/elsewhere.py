@@ -63,6 +63,13 @@ def _others(connector: ConnectorConfig) -> Iterator[Elsewhere]:
         until_ms=None,
         note="Whoever has read the source, the output, snapshots or tables: keyfold does not know them.",
     )
+    if connector.iceberg_catalog:
+        yield Elsewhere(
+            what="tables",
+            name=connector.snapshot_table_name,
+            until_ms=None,
+            note="Tables in the catalog of iceberg.catalog.*: older versions were removed, files were not searched.",
+        )
     yield Elsewhere(
         what="copies",
         name=connector.name,

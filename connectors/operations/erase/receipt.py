@@ -32,14 +32,16 @@ TOMBSTONE: Final = "tombstone"
 REWRITTEN: Final = "rewritten"
 BYTES: Final = "bytes"
 UNSEARCHED: Final = "unsearched"
+UNCOMPARED: Final = "uncompared"
 UNFINISHED: Final = "unfinished"
 FOREIGN: Final = "foreign"
 """What is found of a key: a value from before its tombstone; a tombstone; a value that came after it; bytes in another
-file than one of records; a file that cannot be searched; one that a dead writer has left, which the vacuum removes; a
-snapshot of another catalog, which keyfold leaves."""
+file than one of records; a file that cannot be searched; one of a table's newest version, of which the keys cannot be
+compared; one that a dead writer has left, which the vacuum removes; a snapshot of another catalog, which keyfold
+leaves."""
 _WAITING: Final = frozenset({TOMBSTONE, UNFINISHED})
 """What goes by itself once its time is over."""
-_LEFT_ALONE: Final = frozenset({REWRITTEN, FOREIGN})
+_LEFT_ALONE: Final = frozenset({REWRITTEN, FOREIGN, UNCOMPARED})
 """What an erasure is not about."""
 
 

@@ -32,6 +32,7 @@ from connectors.operations.erase.receipt import (
     FOREIGN,
     REWRITTEN,
     TOMBSTONE,
+    UNCOMPARED,
     UNFINISHED,
     UNSEARCHED,
     VALUE,
@@ -215,7 +216,9 @@ class KeySearch:
         def search(storage: Storage, info: FileInfo, level: str) -> None:
             matches = self._matches(storage, info, None)
             if matches is None:
-                if folder is None or not self._is_later(storage, folder, topic):
+                if folder is None:  # a table's newest version is that of a snapshot from after the tombstones
+                    self._note(UNCOMPARED, level, storage, info, topic=topic)
+                elif not self._is_later(storage, folder, topic):
                     self._note(UNSEARCHED, level, storage, info, topic=topic)
                 return
             for row, key in matches:

@@ -70,7 +70,7 @@ def verify(
             "that one.",
             "Give the worker file with the storage.location that was erased from; a deleted connector has none.",
         )
-    where = receipt.snapshot_location
+    where = receipt.snapshot_location if fault is None else None  # anybody may have written another place there
     place = None if where is None else open_storage(store_location(where), store_options(worker), shared=True)
     matcher = KeyMatcher(salt, receipt.keys, ordered)
     places = SearchPlaces(receipt.connector, receipt.catalog_id, storage, place)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
 
@@ -163,6 +166,25 @@ def test_verify_refuses_what_is_not_of_this_storage(
     file, worker = _receipt(tmp_path, **changes)
     result = invoke("erase", "verify", file, *words, "--worker", worker)
     assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
+
+
+def test_keys_that_cannot_be_compared_hold_up_no_table(tmp_path: Path) -> None:
+    """A table's newest version is from after the tombstones; a snapshot says by its offsets from when it is."""
+    place = tmp_path / "snapshots"
+    snapshot = place / "orders-keeper" / "orders" / "20260101T000000Z-00aa11" / "data"
+    table = place / "orders-keeper" / "orders" / "delta"
+    for folder in (snapshot, table):
+        folder.mkdir(parents=True)
+        pq.write_table(pa.table({"_key": [7], "_offset": [3]}), folder / "part.parquet")
+    end = Tombstone(key=0, topic="orders", partition=0, offset=-1, timestamp_ms=1, sent=True)
+    file, worker = _receipt(tmp_path, end, snapshot_location=str(place))
+    words = "erase", "verify", file, "--worker", worker, "--json"
+    shown = json.loads(invoke(*words).stdout)
+    assert {each["what"] for each in shown["findings"]} == {"rewritten", "uncompared", "unsearched"}
+    assert shown["state"] == "incomplete"
+    shutil.rmtree(snapshot)
+    shown = json.loads(invoke(*words).stdout)
+    assert ({each["what"] for each in shown["findings"]}, shown["state"]) == ({"rewritten", "uncompared"}, "complete")
 
 
 def test_verify_refuses_a_receipt_that_was_changed(tmp_path: Path) -> None:
