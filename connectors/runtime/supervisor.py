@@ -103,7 +103,7 @@ class Supervisor:
         self._lock = owner_lock.OwnerLock(storage)
         self._task_settings = (worker, connector, clock, observer, self._take_report, self._lock)
         # When this process was told to run the connector, among all starts on the storage location: set by
-        # by its first run. Restarts by itself keep it, so that they take nothing from a process that came later.
+        # its first run. Restarts by itself keep it, so that they take nothing from a process that came later.
         self._place = StartPlace(worker)
         self._name = connector.name
         self._hides = partial(status.hidden_in, worker, connector)
