@@ -6,8 +6,13 @@ import hashlib
 import json
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
+import pyarrow as pa
+
+from connectors.chain.avro_key_columns import AvroKeyColumns
+from connectors.chain.compared_keys import LONGEST_AT_ONCE, Compared, ComparedParts
+from connectors.chain.json_key_forms import JsonKeyForms
 from connectors.chain.spec import ChainSpec, Resolve, made_converter
 from connectors.converters.converter import Converter
 from connectors.data.canonical import TooLongError, has_one_encoding, plain, text_of
@@ -29,8 +34,6 @@ _KEPT: Final = 65_536
 """How many keys a reading task remembers the identities of."""
 _KEPT_BYTES: Final = 64 << 20
 """About how many bytes all of that may take."""
-_SHORT: Final = 1_024
-"""The longest key, and the longest identity (bytes), that are remembered: one key displaces few others."""
 _ENTRY: Final = 400
 """About how many bytes a remembered key takes apart from its own and those of its identity."""
 _MOST: Final = 64 << 10
@@ -42,13 +45,6 @@ _LONG: Final = 400
 _STYLES: Final = ((",", ":"), (", ", ": "))
 
 
-class Compared(NamedTuple):
-    """What a key is compared by, None if that is the key itself; and its `key_encoding` (`record.RUN`)."""
-
-    identity: bytes | None
-    encoding: str | None
-
-
 class KeyIdentity(Protocol):
     """Finds the identity of keys; used by one thread at a time. `name` is that of its class in an error."""
 
@@ -58,8 +54,11 @@ class KeyIdentity(Protocol):
         """Returns what `key` is compared by. Raises DataError, RegistryError."""
         ...
 
-    def known(self, keys: Sequence[bytes]) -> list[Compared | None]:
-        """Returns what each of `keys`, without headers that name a schema, is compared by; None if it is not kept."""
+    def of_many(self, keys: pa.BinaryArray) -> ComparedParts:
+        """Returns what `keys` of records without headers that name a schema are compared by, as far as columns say it.
+
+        Those of the rest have to be found one by one. It asks no registry.
+        """
         ...
 
     def close(self) -> None:
@@ -74,15 +73,18 @@ class JsonKeyIdentity:
 
     def __init__(self) -> None:
         self._kept: Kept[bytes, Compared] = Kept(_KEPT, _KEPT_BYTES)
+        self._forms = JsonKeyForms(_of_json)
 
     def of(self, headers: Sequence[Header], key: bytes) -> Compared:  # noqa: ARG002
         """See `KeyIdentity.of`."""
         kept = self._kept.get(key)
         return kept if kept is not None else _remembered(self._kept, key, key, _of_json(key))
 
-    def known(self, keys: Sequence[bytes]) -> list[Compared | None]:
-        """See `KeyIdentity.known`."""
-        return self._kept.get_all(keys)
+    def of_many(self, keys: pa.BinaryArray) -> ComparedParts:
+        """See `KeyIdentity.of_many`."""
+        compared = ComparedParts(len(keys))
+        self._forms.add_to(compared, keys)
+        return _with_kept(compared, keys, self._kept)
 
     def close(self) -> None:
         """See `KeyIdentity.close`: there are none."""
@@ -100,6 +102,7 @@ class AvroKeyIdentity:
         # By the key alone, which names its schema itself, or also by the id of the schema that a header names: nothing
         # else of the headers is kept, which may be many and long.
         self._kept: Kept[bytes | tuple[SchemaId, bytes], Compared] = Kept(_KEPT, _KEPT_BYTES)
+        self._columns = AvroKeyColumns(converter, self._room)
 
     def of(self, headers: Sequence[Header], key: bytes) -> Compared:
         """See `KeyIdentity.of`."""
@@ -113,9 +116,11 @@ class AvroKeyIdentity:
             return kept
         return _remembered(self._kept, asked, key, self._of(schema_id, start, key))
 
-    def known(self, keys: Sequence[bytes]) -> list[Compared | None]:
-        """See `KeyIdentity.known`."""
-        return self._kept.get_all(keys)
+    def of_many(self, keys: pa.BinaryArray) -> ComparedParts:
+        """See `KeyIdentity.of_many`."""
+        compared = ComparedParts(len(keys))
+        self._columns.add_to(compared, keys)
+        return _with_kept(compared, keys, self._kept)
 
     def _of(self, schema_id: SchemaId, start: int, key: bytes) -> Compared:
         converter = self._converter
@@ -130,6 +135,14 @@ class AvroKeyIdentity:
     def close(self) -> None:
         """See `KeyIdentity.close`."""
         self._converter.close()
+
+
+def _with_kept(compared: ComparedParts, keys: pa.BinaryArray, kept: Kept[Any, Compared]) -> ComparedParts:
+    """Returns `compared` with what is kept of the rest of `keys`."""
+    rest = compared.rest
+    if len(rest):
+        compared.add_each(rest, kept.get_all(keys.take(pa.array(rest)).to_pylist()))
+    return compared
 
 
 def _of_json(key: bytes) -> Compared:
@@ -159,7 +172,7 @@ def _identity(value: Any, key: bytes) -> bytes:
 def _remembered(kept: Kept[Any, Compared], asked: Any, key: bytes, compared: Compared) -> Compared:
     """Returns `compared`, and keeps it for the next record with this key if both are short."""
     size = len(compared.identity or b"")
-    if len(key) <= _SHORT and size <= _SHORT:
+    if len(key) <= LONGEST_AT_ONCE and size <= LONGEST_AT_ONCE:
         kept.put(asked, compared, len(key) + size + _ENTRY)
     return compared
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compactor.model.record import HEADERS, KEY_ENCODING, KEY_IDENTITY, ORDER_VALUE, RUN, SOURCE, TopicPartition
-from connectors.chain.key_identity import Compared
+from connectors.chain.compared_keys import Compared
 from connectors.data.record import Header
 from connectors.errors import DataError, PortionLateError, RegistryError
 

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from compactor.model.record import SOURCE, TopicPartition
 from connectors.chain.added_headers import AddedHeaders
-from connectors.chain.key_identity import Compared, KeyIdentity
+from connectors.chain.compared_keys import LONGEST_AT_ONCE, Compared
+from connectors.chain.key_identity import KeyIdentity
 from connectors.chain.rows import COMPARED, MOST_HEADERS, Piece, located
 from connectors.chain.written_keys import WrittenKeys
 from connectors.converters.wire_format import NAMING_HEADERS
@@ -30,9 +31,6 @@ _NAMING: Final = pa.array(sorted(frozenset().union(*NAMING_HEADERS.values())), p
 _SHARE: Final = 2
 """If fewer than one in so many records of a batch is done by columns, all go through the chain one by one: to pick
 some out and to merge them costs 0.3 us for each record of the batch."""
-_LONGEST_IDENTITY: Final = 1_024
-"""Bytes of an identity up to which a key is compared here: an identity may be far longer than its key, and those of a
-whole batch are in memory together. Longer ones are counted as they are made, record by record."""
 
 Places = NDArray[np.intp]
 """Rows of a batch, in rising order."""
@@ -104,9 +102,8 @@ class UnwrappingChain:
         places = np.flatnonzero(done & ~dropped)
         part = made if len(places) == batch.num_rows else made.take(pa.array(places))
         if self._identity is not None:
-            compared = self._compared(self._identity, part)
-            part, places = _kept(part, places, np.array([each is not None for each in compared], np.bool_))
-            part = _with_compared(part, [each for each in compared if each is not None])
+            part, is_compared = self._compared(self._identity, part)
+            part, places = _kept(part, places, is_compared)
         is_left = np.ones(batch.num_rows, np.bool_)
         is_left[places] = is_left[dropped] = False
         return Done(part, places, np.flatnonzero(dropped), np.flatnonzero(is_left))
@@ -155,36 +152,31 @@ class UnwrappingChain:
             may_be[pc.list_parent_indices(headers).filter(is_naming).to_numpy()] = False
         return may_be
 
-    def _compared(self, identity: KeyIdentity, batch: pa.RecordBatch) -> list[Compared | None]:
-        """Returns what each key is compared by; None if it has to be found by itself."""
-        keys = batch["key"].to_pylist()
-        compared = identity.known(keys)
-        if None in compared:
-            for row, (key, kept) in enumerate(zip(keys, compared, strict=True)):
-                if kept is None:
-                    self._check()
-                    compared[row] = _compared_by(identity, batch, row, key)
-        return compared
+    def _compared(self, identity: KeyIdentity, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Rows]:
+        """Returns `batch` with what its keys are compared by, and of which records that is found."""
+        compared = identity.of_many(batch["key"])
+        rest = compared.rest
+        if len(rest):
+            keys = batch["key"].take(pa.array(rest)).to_pylist()
+            compared.add_each(
+                rest, [self._compared_by(identity, batch, *pair) for pair in zip(rest, keys, strict=True)]
+            )
+        whole = compared.whole()
+        columns = [*batch.columns, whole.identity, whole.encoding]
+        return pa.RecordBatch.from_arrays(columns, schema=pa.schema([*SOURCE, *COMPARED])), whole.is_known
+
+    def _compared_by(self, identity: KeyIdentity, batch: pa.RecordBatch, row: int, key: bytes) -> Compared | None:
+        """Returns what a key is compared by; None if that is long, or has to be found with its record."""
+        self._check()
+        try:
+            compared = identity.of((), key)
+        except RegistryError as error:
+            place = (batch[name][row].as_py() for name in ("topic", "partition", "offset"))
+            raise located(error, *place) from error
+        except Exception:  # noqa: BLE001  # a schema may hold anything: the chain says what is wrong with the record
+            return None
+        return compared if len(compared.identity or b"") <= LONGEST_AT_ONCE else None
 
 
 def _kept(batch: pa.RecordBatch, places: Places, is_kept: Rows) -> tuple[pa.RecordBatch, Places]:
     return (batch, places) if is_kept.all() else (batch.filter(pa.array(is_kept)), places[is_kept])
-
-
-def _compared_by(identity: KeyIdentity, batch: pa.RecordBatch, row: int, key: bytes) -> Compared | None:
-    try:
-        compared = identity.of((), key)
-    except RegistryError as error:
-        place = (batch[name][row].as_py() for name in ("topic", "partition", "offset"))
-        raise located(error, *place) from error
-    except Exception:  # noqa: BLE001  # a schema may hold anything: the chain says what is wrong with the record
-        return None
-    return compared if len(compared.identity or b"") <= _LONGEST_IDENTITY else None
-
-
-def _with_compared(batch: pa.RecordBatch, compared: list[Compared]) -> pa.RecordBatch:
-    columns = [
-        pa.array([each.identity for each in compared], pa.binary()),
-        pa.array([each.encoding for each in compared], pa.string()),
-    ]
-    return pa.RecordBatch.from_arrays([*batch.columns, *columns], schema=pa.schema([*SOURCE, *COMPARED]))

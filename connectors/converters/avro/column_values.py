@@ -39,8 +39,8 @@ class AvroColumnReader(Struct, frozen=True):
     start: int
     most: float
 
-    def read(self, values: pa.Array, rows: NDArray[np.intp]) -> ReadColumns:
-        """See `ColumnReader.read`."""
+    def read(self, values: pa.Array, rows: NDArray[np.intp], *, to_end: bool = False) -> ReadColumns:
+        """See `ColumnReader.read`. `to_end`: a value with bytes after its record is left out, too."""
         values = values.take(pa.array(rows))  # no work for what lies between them, nor for the rest of a batch
         _, offsets, data = values.buffers()
         ends = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
@@ -48,7 +48,7 @@ class AvroColumnReader(Struct, frozen=True):
         is_small = np.diff(ends) <= self.most
         rows, at, lost = rows[is_small], ends[:-1][is_small] + self.start, ends[1:][is_small] + 1
         build, end = self.scan(own, at, lost)
-        is_whole = end < lost
+        is_whole = end == lost - 1 if to_end else end < lost
         if not is_whole.all():
             rows = rows[is_whole]
             build, _ = self.scan(own, at[is_whole], lost[is_whole])

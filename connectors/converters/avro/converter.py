@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from msgspec import Struct
 
 from connectors.converters.avro.branches import writer_of_branches
-from connectors.converters.avro.column_values import column_reader
+from connectors.converters.avro.column_values import AvroColumnReader, column_reader
 from connectors.converters.avro.fields import AvroFields
 from connectors.converters.avro.parsed import NAMED_MARK, PARSED_MARK, parsed_schema, without_defaults
 from connectors.converters.avro.reader import AvroReader, Convert
@@ -248,7 +248,7 @@ class AvroConverter(RegisteredConverter):
         columns = partial(self._column_reader, own, schema, room)
         return AvroReader(parsed, schema, convert, weight, room, some, branches, cache(columns))
 
-    def _column_reader(self, avro: Any, schema: Schema | None, room: RoomOfRecords) -> ColumnReader | None:
+    def _column_reader(self, avro: Any, schema: Schema | None, room: RoomOfRecords) -> AvroColumnReader | None:
         return None if schema is None else column_reader(avro, schema, self.wire.size, room.safe_bytes)
 
     def _some(self, avro: Any, schema: Schema | None, registered: RegisteredSchema) -> PartialReader | None:

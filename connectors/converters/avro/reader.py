@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from connectors.converters.avro.column_values import AvroColumnReader
 from connectors.converters.avro.room import RoomOfRecords
 from connectors.converters.avro.slices import PartialReader
-from connectors.data.column_reader import ColumnReader
 from connectors.data.schema import Schema
 
 Convert = Callable[[Any], Any]
@@ -30,4 +30,4 @@ class AvroReader(Struct, frozen=True):
     room: RoomOfRecords
     some: PartialReader | None = None
     branches: Convert | None = None
-    columns: Callable[[], ColumnReader | None] = lambda: None
+    columns: Callable[[], AvroColumnReader | None] = lambda: None
