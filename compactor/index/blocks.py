@@ -103,16 +103,10 @@ class SearchedEntries(NamedTuple):
     deltas: Sequence[int]
 
     def has_any(self, hashes: Hashes) -> bool:
-        """Returns whether there is an entry of some of `hashes`."""
-        if len(hashes) <= FEW:
-            return any(map(self._has, hashes.tolist()))
+        """Returns whether there is an entry of some of `hashes`, which are many."""
         own = np.asarray(self.hashes)
         places = np.searchsorted(own, hashes)
         return len(own) > 0 and bool((own[places % len(own)] == hashes).any())
-
-    def _has(self, hash_: int) -> bool:
-        at = bisect_left(self.hashes, hash_)
-        return at < len(self.hashes) and self.hashes[at] == hash_
 
     def newest(self, hash_: int, below: int) -> tuple[int | None, bool]:
         """Returns the largest delta below `below` of a hash, None if there is none, and whether the first entry has it.
@@ -222,6 +216,14 @@ def decode_blocks(directory: Directory, blocks: Sequence[memoryview]) -> Entries
     parts = [_decoded(full, directory, ENTRIES), _decoded(rest, directory, max(1, len(rest) // size))]
     hashes, deltas, spellings = (np.concatenate(column) for column in zip(*parts, strict=True))
     return Entries(hashes, deltas.astype(np.int64), spellings if directory.has_spellings else None)
+
+
+def searched_block(directory: Directory, block: memoryview) -> SearchedEntries:
+    """Decodes the hashes and deltas of one block, without copying them if numbers are little-endian."""
+    count, wide = len(block) // directory.entry_bytes, directory.width != 4
+    hashes = np.frombuffer(block, "<u8", count).astype(np.uint64, copy=False)
+    deltas = np.frombuffer(block, "<i8" if wide else "<u4", count, count * _HASH)
+    return SearchedEntries(hashes.data, deltas.astype(np.int64 if wide else np.uint32, copy=False).data)
 
 
 def searched(directory: Directory, blocks: Sequence[memoryview]) -> SearchedEntries:

@@ -28,6 +28,7 @@ from compactor.index.blocks import (
     is_intact,
     newest,
     searched,
+    searched_block,
     spans,
     spelled,
     spelled_otherwise,
@@ -58,8 +59,12 @@ REMADE: Final = (
 _BLOCK_BYTES: Final = 64 << 20
 """Bytes of blocks that a process remembers: those of 5 million records. Of more keys, those asked for last."""
 
-_A_BLOCK: Final = ENTRIES * 12 + 600
-"""What a block takes in memory, with its place, if its deltas take 4 bytes."""
+_A_PLACE: Final = 1_000
+"""What a block or a small file takes in memory next to its bytes: its place, and the views of them."""
+
+_NEIGHBOURS: Final = 16
+"""Blocks of a local file that are read at once, 96 KiB, if all of the file can be remembered: to open it takes as long
+as to read them, and a worker that is asked for random keys soon has all. Of a larger file they would be forgotten."""
 
 _FILE_BYTES: Final = 64 << 20
 """Bytes of small files that a process remembers: those of 5 million records that came lately."""
@@ -88,6 +93,7 @@ class KnownIndexes:
         self.files = Remembered[SearchedEntries](file_bytes)
         # By location, path, and number.
         self.blocks = Remembered[SearchedEntries](block_bytes)
+        self.block_bytes = block_bytes
 
 
 KNOWN: Final = KnownIndexes()
@@ -201,7 +207,7 @@ class _SectionReader:
         blocks = [data[slice(*directory.bounds(block))] for block in range(directory.blocks)]
         for number, block in enumerate(blocks):
             self._check(directory, number, block)
-        return self._known.files.put(self._place, searched(directory, blocks), len(data) + _A_BLOCK)
+        return self._known.files.put(self._place, searched(directory, blocks), len(data) + _A_PLACE)
 
     def newest_of_few(self, hashes: Hashes, start: int, end: int) -> Numbers:
         """Returns what `newest` does, a hash after the other, by files and blocks that are remembered."""
@@ -225,11 +231,23 @@ class _SectionReader:
         return delta
 
     def _block(self, directory: Directory, block: int) -> SearchedEntries:
-        """Returns the entries of a block, which are read if they are not remembered."""
-        place = *self._place, block
-        known = self._known.blocks.get(place)
-        if known is None:
-            known = self._known.blocks.put(place, searched(directory, [*self._pieces(directory, [block])]), _A_BLOCK)
+        """Returns the entries of a block, which are read if they are not remembered, its neighbours along with it."""
+        known = self._known.blocks.get((*self._place, block))
+        if known is not None:
+            return known
+        is_held = self._storage.is_folder and self._section.bytes <= self._known.block_bytes
+        first = block - block % _NEIGHBOURS if is_held else block
+        neighbours = range(first, min(first + _NEIGHBOURS, directory.blocks) if is_held else block + 1)
+        pieces = dict(zip(neighbours, self._unchecked(directory, neighbours), strict=True))
+        self._check(directory, block, pieces[block])
+        for number, piece in pieces.items():
+            if number == block or is_intact(directory, number, piece):  # a damaged one is told of if it is asked for
+                own = memoryview(bytes(piece))  # without its neighbours, which may be forgotten
+                entries = self._known.blocks.put(
+                    (*self._place, number), searched_block(directory, own), len(own) + _A_PLACE
+                )
+                known = entries if number == block else known
+        assert known is not None, "it is among them"
         return known
 
     def newest(self, hashes: Hashes, start: int, end: int) -> Numbers:
@@ -324,15 +342,19 @@ class _SectionReader:
 
     def _pieces(self, directory: Directory, blocks: Sequence[int]) -> Iterator[memoryview]:
         """Reads `blocks` by one request; yields each. Raises DamagedFileError."""
+        for block, piece in zip(blocks, self._unchecked(directory, blocks), strict=True):
+            self._check(directory, block, piece)
+            yield piece
+
+    def _unchecked(self, directory: Directory, blocks: Sequence[int]) -> Iterator[memoryview]:
+        """Reads `blocks` by one request; yields each, whether it is what was written or not."""
         lowest, end = directory.bounds(blocks[0])[0], directory.bounds(blocks[-1])[1]
         source = self._source()
         source.seek(lowest)
         data = memoryview(source.read(end - lowest))
         for block in blocks:
             begin, stop = directory.bounds(block)
-            piece = data[begin - lowest : stop - lowest]
-            self._check(directory, block, piece)
-            yield piece
+            yield data[begin - lowest : stop - lowest]
 
     def _check(self, directory: Directory, block: int, data: memoryview) -> None:
         if not is_intact(directory, block, data):

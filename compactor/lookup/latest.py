@@ -23,7 +23,7 @@ from compactor.index.blocks import FEW
 from compactor.index.reader import NO_OFFSET, AskedKeys, all_offsets, newest_offsets
 from compactor.index.section import from_text
 from compactor.lookup.ready_runs import newest_first, runs_that_may_have
-from compactor.lookup.records_at import FileOutlines, read_offsets
+from compactor.lookup.records_at import FileOutlines, between, read_offsets
 from compactor.model import record
 from compactor.model.log import PartitionLog, Run
 from compactor.model.record import KEY_IDENTITY
@@ -71,10 +71,14 @@ def latest_records(
         of_run = _latest_of_run(storage, log, run, asked, reading)
         if of_run.num_rows:
             records.append(of_run)
+        if of_run.num_rows == len(asked):  # each has its own
+            break
+        if of_run.num_rows:
             is_left = pc.invert(pc.is_in(asked.keys, record.as_compared(of_run)["key"].combine_chunks()))
             asked = asked.filter(is_left.to_numpy(zero_copy_only=False))
-    nothing = _NOTHING if columns is None else _NOTHING.select(columns)
-    return pa.concat_tables(records) if records else nothing
+    if not records:
+        return _NOTHING if columns is None else _NOTHING.select(columns)
+    return pa.concat_tables(records) if len(records) > 1 else records[0]
 
 
 def asked_for(keys: pa.Array) -> AskedKeys:
@@ -184,7 +188,7 @@ def offsets_by_index(
 def within(file_range: FileRange, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
     """Returns those of `offsets`, which rise, that `file_range` may have."""
     first, end = max(file_range.start, file_range.file.first), min(file_range.end, file_range.file.last + 1)
-    return offsets[np.searchsorted(offsets, first) : np.searchsorted(offsets, end)]
+    return between(offsets, first, end)
 
 
 def unindexed_bytes(logs: Iterable[PartitionLog]) -> int:
@@ -246,7 +250,7 @@ def _records_at(
     storage: Storage, pieces: Sequence[FileRange], offsets: NDArray[np.int64], reading: _Reading
 ) -> pa.Table:
     """Reads the records at `offsets`, without those that are NO_OFFSET, by offset."""
-    wanted = np.unique(offsets[offsets != NO_OFFSET])
+    wanted = _once_each(offsets[offsets != NO_OFFSET])
     names = record.RUN.names if reading.columns is None else reading.columns
     schema = record.RUN if reading.columns is None else pa.schema([record.RUN.field(name) for name in names])
     return pa.Table.from_batches(reading.room.counted(_batches_at(storage, pieces, wanted, reading)), schema)
@@ -261,8 +265,17 @@ def _batches_at(
             yield from read_offsets(storage, piece, own, reading.outlines, reading.columns)
 
 
+def _once_each(offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Returns `offsets` once each, rising."""
+    return np.array(sorted({*offsets.tolist()}), np.int64) if len(offsets) <= FEW else np.unique(offsets)
+
+
 def _have_keys(records: pa.Table, keys: pa.Array, offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Returns whether each of `keys` has no offset, or the record at its offset has the key."""
+    if len(keys) <= FEW:  # five calls of Arrow and NumPy take longer, and give the interpreter's lock away
+        held = dict(zip(records["offset"].to_pylist(), record.as_compared(records)["key"].to_pylist(), strict=True))
+        asked = zip(keys.to_pylist(), offsets.tolist(), strict=True)
+        return np.array([offset == NO_OFFSET or held.get(offset) == key for key, offset in asked], np.bool_)
     has_offset = np.flatnonzero(offsets != NO_OFFSET)
     places = np.searchsorted(records["offset"].to_numpy(), offsets[has_offset])
     own = record.as_compared(records)["key"].take(pa.array(places))

@@ -7,6 +7,7 @@ table of the hashes in all of them, by which a key that came in none of them lat
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import count
 from typing import Final, NamedTuple
@@ -101,7 +102,7 @@ class _HashTable:
 class _ReadyRuns(Struct, frozen=True):
     """The runs `asked`, in order from the newest to the oldest, and a `table` of the entries of those that have some.
 
-    `others` are those that have none.
+    `others` are those that have none. `waits`: the index of some run is still to be read.
     """
 
     asked: tuple[Run, ...]
@@ -109,11 +110,7 @@ class _ReadyRuns(Struct, frozen=True):
     others: tuple[Run, ...]
     secrets: tuple[str, ...]
     table: _HashTable
-
-    @property
-    def waits(self) -> bool:
-        """Whether some index is still to be read."""
-        return any(ready.waits for ready in self.runs)
+    waits: bool
 
     @property
     def size(self) -> int:
@@ -121,38 +118,68 @@ class _ReadyRuns(Struct, frozen=True):
         return len(self.table) + sum(_A_RUN + 12 * ready.held for ready in self.runs)
 
 
-READY: Final = Remembered[_ReadyRuns](_READY_BYTES)
-"""By location and what the runs are of; what is there counts only for the very same runs."""
+class ReadyLogs:
+    """Keeps logs ready, up to `most_bytes` of all and of each; threads share it."""
+
+    def __init__(self, most_bytes: int = _READY_BYTES) -> None:
+        self.most_bytes = most_bytes
+        # By location and what the runs are of; what is there counts only for the very same runs.
+        self.known = Remembered[_ReadyRuns](most_bytes)
+        # Numbers the look-ups for which there was no room.
+        self._turns = count()
+
+    def is_in_turn(self) -> bool:
+        """Returns whether a log that is not ready is to be made so: if there is room, or once in _TURNS look-ups."""
+        return not self.known.is_full or next(self._turns) % _TURNS == 0
 
 
-_turns: Final = count()
-"""Numbers the look-ups for which there was no room."""
+READY: Final = ReadyLogs()
+"""Those of this process."""
 
 
-def runs_that_may_have(storage: Storage, of: Hashable, runs: tuple[Run, ...], asked: AskedKeys) -> Iterable[Run]:
+def runs_that_may_have(
+    storage: Storage, of: Hashable, runs: tuple[Run, ...], asked: AskedKeys, logs: ReadyLogs = READY
+) -> Iterable[Run]:
     """Returns those of `runs`, from the newest on, of which the index does not say that they have none of the keys.
 
-    `of` says what the runs are of, as they are kept ready for the next call.
+    `of` says what the runs are of, as they are kept ready among `logs` for the next call.
     """
     place = storage.location, of
-    ready = READY.get(place)
-    if ready is None and READY.is_full and next(_turns) % _TURNS:
+    ready = logs.known.get(place)
+    if ready is None and not logs.is_in_turn():
         return newest_first(runs)
     if ready is None or ready.asked != runs or ready.waits:
         try:
-            ready = _made_ready(storage, runs, ready)
+            ready = _made_ready(storage, runs, ready, logs.most_bytes)
         except StorageError:  # a run that has the key may be asked without that file; else the run itself says so
             return newest_first(runs)
-        READY.drop([place])
-        READY.put(place, ready, ready.size)
+        logs.known.drop([place])
+        logs.known.put(place, ready, ready.size)
     hashes = {secret: ready.table.may_have(asked.plain_hashes(secret)) for secret in ready.secrets}
     return _searched(ready.runs, hashes) if any(map(len, hashes.values())) else ready.others
 
 
 def _searched(runs: Iterable[_ReadyRun], hashes: dict[str, Hashes]) -> Iterator[Run]:
+    if all(len(some) <= FEW for some in hashes.values()):
+        yield from _searched_for_few(runs, {secret: some.tolist() for secret, some in hashes.items()})
+        return
     for run, entries, secret, bits, _ in runs:
         if entries is None or entries.has_any(hashes[secret] ^ np.uint64(bits)):
             yield run
+
+
+def _searched_for_few(runs: Iterable[_ReadyRun], hashes: dict[str, list[int]]) -> Iterator[Run]:
+    """Yields the `runs` that have some of `hashes`: written out, as a key is searched for in hundreds of them."""
+    for run, entries, secret, bits, _ in runs:
+        if entries is None:
+            yield run
+            continue
+        held = entries.hashes
+        for hash_ in hashes[secret]:
+            at = bisect_left(held, hash_ ^ bits)
+            if at < len(held) and held[at] == hash_ ^ bits:
+                yield run
+                break
 
 
 def newest_first(runs: Iterable[Run]) -> list[Run]:
@@ -160,11 +187,14 @@ def newest_first(runs: Iterable[Run]) -> list[Run]:
     return sorted(runs, key=lambda run: run.start, reverse=True)
 
 
-def _made_ready(storage: Storage, asked: tuple[Run, ...], before: _ReadyRuns | None) -> _ReadyRuns:
-    """Makes the runs `asked` ready; what is the same as `before` is taken over, and the table unless it is full."""
+def _made_ready(storage: Storage, asked: tuple[Run, ...], before: _ReadyRuns | None, room: int) -> _ReadyRuns:
+    """Makes the runs `asked` ready, the newest ones that have `room` bytes of index files.
+
+    What is the same as `before` is taken over, and the table unless it is full.
+    """
     known = {} if before is None else {ready.run.start: ready for ready in before.runs if not ready.waits}
     runs, table, added = [], None if before is None else before.table, list[_ReadyRun]()
-    room, unread = _READY_BYTES, count()
+    unread = count()
     for run in newest_first(asked):
         section = _only_section(run)
         room -= 0 if section is None else section.bytes
@@ -180,7 +210,7 @@ def _made_ready(storage: Storage, asked: tuple[Run, ...], before: _ReadyRuns | N
         table = _HashTable(runs)
     secrets = dict.fromkeys(ready.secret for ready in runs if ready.entries is not None)
     others = tuple(ready.run for ready in runs if ready.entries is None)
-    return _ReadyRuns(asked, tuple(runs), others, tuple(secrets), table)
+    return _ReadyRuns(asked, tuple(runs), others, tuple(secrets), table, any(ready.waits for ready in runs))
 
 
 def _ready_run(storage: Storage, run: Run, section: IndexSection | None) -> _ReadyRun:

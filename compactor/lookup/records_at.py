@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from copy import copy
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from compactor.errors import UnverifiedError
+from compactor.index.blocks import FEW
 from compactor.model import record
 from compactor.model.log import RunFile
 from compactor.model.record import PARTITION, TopicPartition
@@ -40,27 +42,62 @@ _SMALL_ROWS: Final = 16_384
 """Records of such a row group: what repeats in it takes few bytes, and many in memory."""
 
 
+class _OwnGroups(NamedTuple):
+    """The row groups that have records of one partition alone: their numbers, first and last offsets, all rising."""
+
+    numbers: NDArray[np.int64]
+    firsts: NDArray[np.int64]
+    lasts: NDArray[np.int64]
+
+    def having(self, offsets: NDArray[np.int64]) -> list[int]:
+        """Returns the numbers of those that may have some of `offsets`, which rise."""
+        if len(offsets) <= FEW:
+            nearest = {bisect_right(self.firsts.data, offset) - 1 for offset in offsets.tolist()}
+            return [int(self.numbers[at]) for at in nearest if at >= 0 and self.lasts[at] >= offsets[0]]
+        starts = np.searchsorted(offsets, self.firsts, side="left")
+        ends = np.searchsorted(offsets, self.lasts, side="right")
+        return list(self.numbers[ends > starts].tolist())
+
+
 class FileOutline(Struct, frozen=True, kw_only=True):
-    """The footer of a file, and the bounds of its row groups, also as an array of a row for each: (first, last)."""
+    """The footer of a file, and the bounds of its row groups: all, those of one partition alone, and the others."""
 
     footer: pq.FileMetaData
     groups: tuple[Bounds, ...]
-    offsets: NDArray[np.int64]
+    own: dict[TopicPartition, _OwnGroups]
+    shared: tuple[int, ...]
 
     @classmethod
     def of(cls, footer: pq.FileMetaData) -> FileOutline:
         """Reads the bounds out of `footer`, which is verified."""
         groups = tuple(bounds_of(footer.row_group(at)) for at in range(footer.num_row_groups))
-        offsets = np.array([(held.first, held.last) for held in groups], np.int64).reshape(-1, 2)
-        return cls(footer=footer, groups=groups, offsets=offsets)
+        alone: dict[TopicPartition, list[tuple[int, int, int]]] = {}
+        for number, held in enumerate(groups):
+            if held.tp is not None:
+                alone.setdefault(held.tp, []).append((number, held.first, held.last))
+        own = {tp: _OwnGroups(*np.array(rows, np.int64).T.copy()) for tp, rows in alone.items()}
+        shared = tuple(number for number, held in enumerate(groups) if held.tp is None)
+        return cls(footer=footer, groups=groups, own=own, shared=shared)
 
     def groups_at(self, tp: TopicPartition, offsets: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
         """Yields each row group that may have some of `offsets` of `tp`, which rise, with these."""
-        starts = np.searchsorted(offsets, self.offsets[:, 0], side="left")
-        ends = np.searchsorted(offsets, self.offsets[:, 1], side="right")
-        for group in np.flatnonzero(ends > starts).tolist():
-            if self.groups[group].least <= tp <= self.groups[group].most:
-                yield group, offsets[starts[group] : ends[group]]
+        if not len(offsets):
+            return
+        first, end = int(offsets[0]), int(offsets[-1]) + 1
+        numbers = [number for number in self.shared if self.groups[number].overlap(tp, first, end)]
+        if tp in self.own:
+            numbers += self.own[tp].having(offsets)
+        for number in sorted(numbers):
+            held = between(offsets, self.groups[number].first, self.groups[number].last + 1)
+            if len(held):
+                yield number, held
+
+
+def between(offsets: NDArray[np.int64], first: int, end: int) -> NDArray[np.int64]:
+    """Returns those of `offsets`, which rise, that are in [first, end)."""
+    if len(offsets) <= FEW:  # NumPy's search would give the interpreter's lock away
+        return offsets[(offsets >= first) & (offsets < end)]
+    return offsets[np.searchsorted(offsets, first) : np.searchsorted(offsets, end)]
 
 
 class FileOutlines:
@@ -76,7 +113,7 @@ class FileOutlines:
         self.before_verifying: Callable[[int], None] | None = None
         # By location and path.
         self._known = Remembered[FileOutline](most_bytes)
-        # By location, path and number: the last that were read, as a client that asks for a key often asks again.
+        # By location, path, number and columns: the last that were read, as a client often asks for a key again.
         self.row_groups = Remembered[pa.RecordBatch](group_bytes)
 
     def verifying_at_most(self, most_bytes: int) -> FileOutlines:
@@ -127,22 +164,21 @@ def read_offsets(
 
     Raises StorageError.
     """
-    names = record.RUN.names if columns is None else list(columns)
+    names = tuple(record.RUN.names if columns is None else columns)
     file, outline = file_range.file, outlines.of(storage, file_range.file)
     with ExitStack() as stack:
         opened: pq.ParquetFile | None = None
         for group, own in outline.groups_at(file_range.tp, offsets):
-            place = storage.location, file.path, group
+            place = storage.location, file.path, group, names
             known = outlines.row_groups.get(place)
             if known is None and opened is None:
                 opened = stack.enter_context(checksums.open_verified(storage, file, outline.footer))
             is_alone = outline.groups[group].tp is not None
             if known is not None:
                 batches: Iterator[pa.RecordBatch] = iter([known])
-            elif columns is None:
-                batches = _read_group(opened, group, outlines.row_groups, place)
             else:
-                batches = _read_columns(opened, group, [*names, *(() if is_alone else PARTITION)])
+                read = names if is_alone else (*names, *(name for name in PARTITION if name not in names))
+                batches = _read_group(opened, group, read, outlines.row_groups, place)
             for batch in batches:
                 rows = batch if is_alone else of_partition(batch, file_range.tp)
                 held = rows["offset"].to_numpy()
@@ -160,26 +196,28 @@ def _taken(rows: pa.RecordBatch, places: NDArray[np.int64]) -> pa.RecordBatch:
 
 def _places_of(offsets: NDArray[np.int64], held: NDArray[np.int64]) -> NDArray[np.int64]:
     """Returns the places of those of `offsets` that are in `held`; both rise."""
+    if len(offsets) <= FEW:
+        few = [(bisect_left(held.data, offset), offset) for offset in offsets.tolist()]
+        return np.array([at for at, offset in few if at < len(held) and held[at] == offset], np.int64)
     places = np.searchsorted(held, offsets)
     places = places[places < len(held)]
     return places[held[places] == offsets[: len(places)]]
 
 
 def _read_group(
-    file: pq.ParquetFile, group: int, row_groups: Remembered[pa.RecordBatch], place: tuple[str, str, int]
+    file: pq.ParquetFile,
+    group: int,
+    columns: Sequence[str],
+    row_groups: Remembered[pa.RecordBatch],
+    place: tuple[str, str, int, tuple[str, ...]],
 ) -> Iterator[pa.RecordBatch]:
-    """Reads a row group, as a whole if it is small, and remembers it then."""
+    """Reads `columns` of a row group, as a whole if it is small, and remembers them then."""
     about = file.metadata.row_group(group)
     if about.total_byte_size > _SMALL_BYTES or about.num_rows > _SMALL_ROWS:
         # One thread: a row group is small, and other look-ups go on.
-        yield from file.iter_batches(_ROWS, row_groups=[group], use_threads=False)
+        yield from file.iter_batches(_ROWS, row_groups=[group], columns=columns, use_threads=False)
         return
-    for batch in file.read_row_group(group, use_threads=False).combine_chunks().to_batches():
-        if batch.nbytes <= 2 * _SMALL_BYTES:
-            row_groups.put(place, batch, batch.nbytes)
+    for batch in file.read_row_group(group, columns, use_threads=False).combine_chunks().to_batches():
+        if (size := batch.nbytes) <= 2 * _SMALL_BYTES:
+            row_groups.put(place, batch, size)
         yield batch
-
-
-def _read_columns(file: pq.ParquetFile, group: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Reads some columns of a row group, which is not remembered."""
-    return file.iter_batches(_ROWS, row_groups=[group], columns=columns, use_threads=False)

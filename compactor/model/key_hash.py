@@ -35,30 +35,25 @@ def hashes_of(
     By pandas (SipHash with `secret`, 16 ASCII characters): Arrow does not expose its hashes. Unequal ones may have the
     same, and can be chosen so by who knows the secret: the caller compares the keys.
     """
+    return plain_hashes(keys, secret, piece) ^ (logs.to_numpy().astype(np.uint64) * _ODD)
+
+
+def plain_hashes(keys: pa.Array | pa.ChunkedArray, secret: str = KNOWN, piece: int = PIECE) -> NDArray[np.uint64]:
+    """Returns the hashes of `keys` in a log with the number 0; those of another have its `log_bits` changed."""
     if len(keys) <= (_FEW_WITH_PANDAS if "pandas" in sys.modules else _FEW):
-        few = [hash_of(key, secret) for key in keys.to_pylist()]
-        return _mixed(np.array(few, np.uint64), logs)
+        return np.array([hash_of(key, secret) for key in keys.to_pylist()], np.uint64)
     from pandas.util import hash_array  # it takes half a second, and most folds need no hash
 
     hashes = np.empty(len(keys), np.uint64)
     for at in range(0, len(keys), piece):
         some = keys.slice(at, piece).to_numpy(zero_copy_only=False)
         hashes[at : at + piece] = hash_array(some, hash_key=secret, categorize=False)
-    return _mixed(hashes, logs)
-
-
-def plain_hashes(keys: pa.Array | pa.ChunkedArray, secret: str = KNOWN) -> NDArray[np.uint64]:
-    """Returns the hashes of `keys` in a log with the number 0; those of another have its `log_bits` changed."""
-    return hashes_of(keys, pa.array(np.zeros(len(keys), np.int32)), secret=secret)
+    return hashes
 
 
 def log_bits(log: int) -> int:
     """Returns the bits by which the hashes of the log with this number differ from those of the log 0."""
     return (log * int(_ODD)) & _64
-
-
-def _mixed(hashes: NDArray[np.uint64], logs: pa.Array | pa.ChunkedArray) -> NDArray[np.uint64]:
-    return hashes ^ (logs.to_numpy().astype(np.uint64) * _ODD)
 
 
 def hash_of(key: bytes | None, secret: str = KNOWN) -> int:

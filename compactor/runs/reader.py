@@ -82,7 +82,9 @@ def bounds_of(group: pq.RowGroupMetaData) -> Bounds:
 
 def completed(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
     """Returns `columns` of `batch`, null if a file of an older version has none of that name."""
-    held = set(batch.schema.names)
+    held = batch.schema.names
+    if held == list(columns):
+        return batch
     for name in columns:
         if name not in held:
             batch = batch.append_column(record.RUN.field(name), pa.nulls(batch.num_rows, record.RUN.field(name).type))

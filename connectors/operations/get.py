@@ -15,8 +15,8 @@ from compactor.errors import MissingFileError
 from compactor.lookup.latest import OUTLINES, LookUpRoom, asked_for, latest_records
 from compactor.lookup.records_at import FileOutlines
 from compactor.model.log import PartitionLog
-from compactor.model.order import values_of
-from compactor.model.record import KEY_IDENTITY, TIMESTAMP_TYPES
+from compactor.model.order import columns_of, values_of
+from compactor.model.record import KEY_IDENTITY, RUN, TIMESTAMP_TYPES
 from compactor.model.state import CatalogState
 from compactor.storage.base import Storage
 from connectors.errors import UsageError
@@ -24,6 +24,11 @@ from connectors.terminal_text import readable
 
 if TYPE_CHECKING:
     from connectors.config.connector import ConnectorConfig
+
+_SHOWN: Final = frozenset(
+    ("offset", "timestamp", "timestamp_type", "key", "value", "headers", "delete_horizon", KEY_IDENTITY)
+)
+"""The columns that an answer is made of. Each takes 25 to 75 µs to decode: with the others it is half as much again."""
 
 _NAMED: Final = 20
 """Partitions that an error names at most: it is for a line or two of a terminal."""
@@ -161,8 +166,12 @@ def _records(
     """Yields each record with what its key is compared by; with an `order` the one of a key that wins in its topic."""
     wanted = asked_for(pa.array(keys, pa.binary()))
     best: dict[tuple[str, bytes], tuple[Rank, KeyRecord]] = {}
+    needed = _SHOWN if order is None else _SHOWN.union(columns_of(order))
+    columns = tuple(name for name in RUN.names if name in needed)
     for log in logs:
-        table = latest_records(storage, log, wanted, outlines, room)
+        table = latest_records(storage, log, wanted, outlines, room, columns)
+        if not table.num_rows:
+            continue
         ranks = [None] * table.num_rows if order is None else list(_ranks(log, table, order))
         for row, rank in zip(table.to_pylist(), ranks, strict=True):
             key, kept = row["key"] if row[KEY_IDENTITY] is None else row[KEY_IDENTITY], _record(log, row)

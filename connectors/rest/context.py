@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Annotated, Any, Final, Protocol
 
 from fastapi import Depends, Request
@@ -19,6 +19,9 @@ from connectors.rest.logger_levels import LoggerLevels
 from connectors.rest.slow_calls import Slow
 from connectors.runtime.herder import Herder
 from connectors.runtime.supervised_connector import ActiveTopics
+
+_STORAGES: Final = 100
+"""Storages of connectors that are kept opened: some hundred bytes each, but for the connections of an object store."""
 
 _SETTINGS: Final = {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
 _NUMBER: Final = {"oneOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "^[0-9]{1,18}$"}]}
@@ -110,6 +113,11 @@ class RestContext(Struct, frozen=True, dict=True):
     def storage(self) -> Storage:
         """The worker's storage.location, opened once: to find it takes a third of the time of a look-up."""
         return worker_storage(self.worker)
+
+    @cached_property
+    def storage_of(self) -> Callable[[str], Storage]:
+        """Opens the storage of a connector, once for each that was asked for last."""
+        return lru_cache(maxsize=_STORAGES)(self.storage.sub)
 
 
 async def _context(request: Request) -> RestContext:

@@ -156,7 +156,7 @@ def _look_up(context: RestContext, share: Share, connector: Connector, asked: Lo
         _check_steps(connector.name, len(asked.keys), sum(len(log.kept) for log in logs), most_steps)
         return logs
 
-    storage, config = context.storage.sub(connector.name), connector.spec.config
+    storage, config = context.storage_of(connector.name), connector.spec.config
     try:
         answer = operation.get(
             storage,

@@ -364,3 +364,40 @@ def test_the_number_of_requests_does_not_grow_with_the_log(records: int) -> None
         assert 2 <= once <= 4
     newest_offsets(storage, of, AskedKeys(pa.array(keys, pa.binary())), 0, records, known)
     assert len(storage.reads) <= once + 2
+
+
+class CountingFolder(CountingStorage):
+    """The same of a local disk."""
+
+    @property
+    def is_folder(self) -> bool:
+        return True
+
+
+def key_of(number: int) -> AskedKeys:
+    """Returns the key that `add_many` gives to the record at the offset `number`."""
+    return AskedKeys(pa.array([number.to_bytes(8, "little")], pa.binary()))
+
+
+@pytest.mark.parametrize("block_bytes", [FILE_BYTES, 1 << 20])
+def test_of_a_local_file_that_can_be_remembered_sixteen_blocks_are_read_at_once(block_bytes: int) -> None:
+    """A damaged one among them is told of to who asks for it; of a larger file each block is read alone."""
+    index, storage, known = IndexBuilder(), CountingFolder(), KnownIndexes(block_bytes=block_bytes)
+    add_many(index, 0, 16 * 16 * ENTRIES)
+    (of,) = index.write(storage, PATH).values()
+    data = bytearray(storage.read(PATH, FILE_BYTES))
+    data[20 * ENTRIES * 12] ^= 1  # of the block 20
+    storage.write(PATH, bytes(data))
+    damaged = []
+    for number in range(0, 16 * 16 * ENTRIES, 100):
+        try:
+            assert newest_offsets(storage, of, key_of(number), 0, 1 << 30, known).tolist() == [number]
+        except DamagedFileError:
+            damaged.append(number)
+    assert 1 <= len(damaged) <= 20
+    reads = [size for size in storage.reads if size != of.directory_bytes]
+    if block_bytes == FILE_BYTES:
+        assert set(reads) == {16 * ENTRIES * 12}
+        assert len(reads) == 16 + len(damaged)  # the damaged one is read again for each of its keys
+    else:
+        assert set(reads) == {ENTRIES * 12}

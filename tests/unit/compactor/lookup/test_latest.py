@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from compactor.errors import DamagedFileError, MissingFileError, UnverifiedError
 from compactor.index import section
 from compactor.index.builder import IndexBuilder
-from compactor.lookup.latest import latest_records
+from compactor.lookup.latest import FOUND_BY, latest_records
 from compactor.lookup.records_at import FileOutlines
 from compactor.model import record
 from compactor.model.log import PartitionLog, Run, RunFile, empty
@@ -192,6 +192,40 @@ def test_a_row_group_that_was_read_is_not_read_again(tmp_path: Path) -> None:
     assert (value(b"0"), value(b"299"), value(b"1")) == (first, last, rows[1]["value"])
     with pytest.raises(MissingFileError):
         value(b"150")
+
+
+def test_row_groups_are_remembered_with_the_columns_that_were_read(tmp_path: Path) -> None:
+    """Who asks for others of the same row group has these, too."""
+    storage, outlines = LocalStorage(str(tmp_path)), FileOutlines(group_bytes=3 << 20)
+    log = log_of([written(storage, rows_of([b"a"], 1), is_indexed=True)])
+    asked = pa.array([b"a"], pa.binary())
+    few, every = (latest_records(storage, log, asked, outlines, columns=names) for names in (FOUND_BY, None))
+    assert (few.schema.names, few.to_pylist()) == ([*FOUND_BY], every.select([*FOUND_BY]).to_pylist())
+    assert every["value"].to_pylist() == [b"1"]
+
+
+@pytest.mark.parametrize("at_once", [1, 12])
+def test_each_row_group_of_partitions_that_take_turns_in_a_file_is_read(at_once: int) -> None:
+    """Those of one partition lie between those of others; small ones are shared."""
+    sizes = [(0, 5), (1, 5), (0, 5), (2, 1), (1, 5), (3, 1), (0, 5)]
+    ends, rows, storage = dict.fromkeys(range(4), 0), list[list[Row]](), MemoryStorage()
+    for partition, size in sizes:
+        value = bytes(4 << 20 if size > 1 else 1)  # of five records, a row group
+        first = ends[partition]
+        rows.append([row(partition, at, b"%d" % at, value) for at in range(first, first + size)])
+        ends[partition] += size
+    target = RunTarget(storage=storage, prefix="1-j", max_bytes=1 << 30, is_indexed=True)
+    batches = (pa.RecordBatch.from_pylist(some, record.RUN) for some in rows)
+    parts = {part.partition: part for part in writer.write(batches, target, "ingest.write")}
+    for partition, end in ends.items():
+        begun = empty(TopicPartition("t", partition), 0, 0, None)
+        log = replace(begun, end=end, runs=(level0_run(0, end, [parts[partition]], 0),))
+        keys = [b"%d" % at for at in range(end)]
+        for at in range(0, end, at_once):
+            some = keys[at : at + at_once]
+            assert {key: offset for key, (offset, _) in kept(storage, log, some).items()} == {
+                key: int(key) for key in some
+            }
 
 
 class Opened(MemoryStorage):

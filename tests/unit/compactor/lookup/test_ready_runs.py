@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle, islice
 
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from compactor.errors import StorageError
 from compactor.index.reader import SMALL, AskedKeys
 from compactor.index.section import from_text, to_text
-from compactor.lookup.ready_runs import READY, runs_that_may_have
+from compactor.lookup.ready_runs import READY, ReadyLogs, runs_that_may_have
 from compactor.model.log import PartitionLog, Run
 from compactor.storage.base import Storage
 from tests.support.memory.storage import MemoryStorage
@@ -64,7 +64,7 @@ class Log:
 
     def forget(self, _: int) -> None:
         """Forgets what is ready, as others took its room."""
-        READY.clear()
+        READY.known.clear()
 
     @property
     def log(self) -> PartitionLog:
@@ -108,9 +108,10 @@ def test_look_ups_in_older_and_newer_states_at_once_each_have_the_answer_of_thei
         assert all(pool.map(ask, islice(cycle([*states, *reversed(states)]), 240)))
 
 
-def asked_runs(storage: Storage, log: PartitionLog, *keys: bytes) -> int:
+def asked_runs(storage: Storage, log: PartitionLog, *keys: bytes, logs: ReadyLogs = READY, of: Hashable = None) -> int:
     """Returns how many runs are asked for some of `keys`."""
-    return len(list(runs_that_may_have(storage, log.tp, log.kept, AskedKeys(pa.array(keys, pa.binary())))))
+    asked = AskedKeys(pa.array(keys, pa.binary()))
+    return len(list(runs_that_may_have(storage, log.tp if of is None else of, log.kept, asked, logs)))
 
 
 def test_of_many_runs_those_that_have_the_key_are_asked() -> None:
@@ -135,6 +136,32 @@ def test_a_run_with_a_large_index_or_without_one_is_asked() -> None:
     for index in (None, to_text(replace(of, bytes=SMALL + 1))):
         log.runs.append(replace(run, files=tuple(replace(file, index=index) for file in run.files)))
     assert asked_runs(log.storage, log.log, b"absent") == 2
+
+
+def index_bytes(log: Log) -> list[int]:
+    """Returns the bytes of the index of each run."""
+    return [from_text(run.files[0].index or "").bytes for run in log.runs]
+
+
+def test_as_many_of_the_newest_runs_are_ready_as_have_room() -> None:
+    """The older ones are asked, whatever they have: memory does not grow with runs."""
+    log = Log()
+    for number in range(10):
+        log.add([b"%d" % number])
+    logs = ReadyLogs(sum(index_bytes(log)[-3:]))
+    assert [asked_runs(log.storage, log.log, key, logs=logs) for key in (b"absent", b"9", b"0")] == [7, 8, 7]
+
+
+def test_of_many_logs_without_room_one_look_up_of_sixteen_makes_its_log_ready() -> None:
+    """The others ask its runs; what is ready for another log is given up by that one alone."""
+    log = Log()
+    for number in range(3):
+        log.add([b"%d" % number])
+    logs = ReadyLogs(6_500)  # one log takes more than three quarters of it
+    asked = [asked_runs(log.storage, log.log, b"absent", logs=logs, of=f"log {number}") for number in range(33)]
+    assert asked == [0, 0, *([3] * 15), 0, *([3] * 15)]
+    assert len(logs.known) == 1
+    assert asked_runs(log.storage, log.log, b"absent", logs=logs, of="log 17") == 0
 
 
 class Failing(MemoryStorage):
