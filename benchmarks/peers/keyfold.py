@@ -23,9 +23,13 @@ OUTPUT_BY_TOPIC: Final = "${topic}-out"
 class Keyfold:
     """A worker without snapshots, which no other peer makes, with `connector` and `worker` settings."""
 
-    name = "keyfold"
-
-    def __init__(self, connector: Mapping[str, str] | None = None, worker: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        connector: Mapping[str, str] | None = None,
+        worker: Mapping[str, str] | None = None,
+        name: str = "keyfold",
+    ) -> None:
+        self.name = name
         self._connector, self._worker = dict(connector or {}), dict(worker or {})
 
     def run(self, bootstrap: str, topic: str, folder: Path) -> Used:

@@ -21,6 +21,7 @@ from benchmarks.rows.fresh_streams import FRESH_STREAMS
 from benchmarks.rows.full_fold import FULL_FOLD
 from benchmarks.rows.hot_partition import HOT_PARTITION
 from benchmarks.rows.identity import IDENTITY
+from benchmarks.rows.key_index import KEY_INDEX
 from benchmarks.rows.keys import GROWTH_ROW, KEYS
 from benchmarks.rows.large import LARGE
 from benchmarks.rows.look_ups import GET
@@ -31,6 +32,7 @@ from benchmarks.rows.write_amplification import WRITTEN
 from connectors.kafka.client_settings import CONSUMER_DEFAULTS
 
 KEYFOLD: Final = Keyfold()
+INDEXED: Final = Keyfold({"state.index": "always"}, name="keyfold, `state.index=always`")
 SMALL_BATCHES: Final = Keyfold(connector={"max.offsets.per.trigger": "1000000", "bootstrap.fold.enable": "false"})
 """A backlog in micro-batches as small as they are once it is read: each is ingested, folded by itself and published."""
 STREAMS: Final = KafkaStreams()
@@ -138,6 +140,15 @@ COMPARISONS: Final = {
             1.5,
             3,
         ),
+        Comparison(
+            "backlog-indexed",
+            "the same with `state.index=always`, against keyfold without an index",
+            "small",
+            INDEXED,
+            KEYFOLD,
+            0.95,
+            1,
+        ),
         Comparison("backlog-quix", "500,000 records, against Quix Streams", "500k", KEYFOLD, QUIX, 1, 1),
         *(
             Comparison(f"backlog-{name}", f"backlog, against {peer.name}", "small", KEYFOLD, peer, 1, 1)
@@ -163,6 +174,7 @@ MEASUREMENTS: Final = {
         *SUSTAINED,
         GET,
         IDENTITY,
+        KEY_INDEX,
         KEYS,
         GROWTH_ROW,
         PARTITIONS,
