@@ -204,6 +204,30 @@ def test_row_groups_are_remembered_with_the_columns_that_were_read(tmp_path: Pat
     assert every["value"].to_pylist() == [b"1"]
 
 
+def test_records_of_many_keys_do_not_keep_their_row_groups_in_memory(tmp_path: Path) -> None:
+    """What is held of 100 row groups of 256 KiB are the 100 records that are asked for, and some row groups."""
+    storage, size = LocalStorage(str(tmp_path)), 1_000
+    rows = pa.table(
+        {
+            **{field.name: pa.nulls(100 * size, field.type) for field in record.RUN},
+            "topic": pa.repeat("t", 100 * size),
+            "partition": pa.repeat(pa.scalar(0, pa.int32()), 100 * size),
+            "offset": pa.array(range(100 * size)),
+            "timestamp": pa.array(range(100 * size)),
+            "timestamp_type": pa.repeat(pa.scalar(0, pa.int32()), 100 * size),
+            "key": pa.array([b"%d" % at for at in range(100 * size)]),
+            "value": pa.repeat(bytes(200), 100 * size),
+        }
+    ).cast(record.RUN)
+    target = RunTarget(storage=storage, prefix="1-j", max_bytes=1 << 30, is_indexed=True)
+    (part,) = writer.write(rows.to_batches(size), target, "clean.write")
+    log, before = log_of([level0_run(0, 100 * size, [part], 0)]), pa.total_allocated_bytes()
+    asked = pa.array([b"%d" % at for at in range(0, 100 * size, size)], pa.binary())
+    records = latest_records(storage, log, asked, FileOutlines())
+    assert records.num_rows == 100
+    assert pa.total_allocated_bytes() - before < 1 << 20
+
+
 @pytest.mark.parametrize("at_once", [1, 12])
 def test_each_row_group_of_partitions_that_take_turns_in_a_file_is_read(at_once: int) -> None:
     """Those of one partition lie between those of others; small ones are shared."""
