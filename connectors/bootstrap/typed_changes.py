@@ -13,6 +13,7 @@ import pyarrow as pa
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from compactor.bin_packing import AtMost, pack
 from compactor.errors import PortionTooLargeError, SnapshotError
 from compactor.model.record import HEADERS, TopicPartition
 from compactor.ports import ColumnLayout, Decoded
@@ -30,6 +31,8 @@ from connectors.typed.record_reader import RecordReader
 WAIT_S: Final = 5.0
 """How long (s) one poll waits for schema registries; what came is tried again with the next. A table that is closed
 meanwhile waits for as long."""
+_BYTES: Final = 16 << 20
+"""Bytes of keys and values that are decoded at once, as in a batch of a snapshot."""
 _BATCH: Final = pa.schema([("key", pa.binary()), ("value", pa.binary()), ("headers", HEADERS)])
 
 
@@ -76,7 +79,8 @@ class TypedChanges:
         for side in self._sides.values():
             side.reader.converter.wait_with(Patience(WAIT_S))
         try:
-            return [change for some in self._parts(changes) for change in some]
+            packed = pack(changes, AtMost(_BYTES, lambda change: len(change.key) + len(change.value or b"")))
+            return [change for some in packed for part in self._parts(some) for change in part]
         except SnapshotError as error:
             cause = error.__cause__ or error
             raise UnreachableError(f"The schema registry does not answer: {cause}", error.action) from error

@@ -29,6 +29,7 @@ from connectors.data.schema import DATE, DECIMAL, SCALE, TIME, TIMESTAMP, Field,
 from connectors.data.values import bytes_of_decimal, scale_of
 from connectors.errors import DataError, UsageError
 from connectors.placeholders import resolve
+from connectors.rejection import reason_of
 from connectors.typed import arrow_types
 from connectors.typed.converter_settings import GIVE, stored_chain
 from connectors.typed.kept_schemas import schema_from
@@ -88,8 +89,11 @@ class SideWriter:
 
     def data(self, rows: pa.StructArray) -> Iterator[bytes | None]:
         """Yields the bytes of rows in turn. Raises DataError for one that the converter cannot write, RegistryError."""
-        array = rows.field(0) if self._is_whole else rows
-        for value in values_of(array, self._schema):
+        try:
+            values = values_of(rows.field(0) if self._is_whole else rows, self._schema)
+        except (ArithmeticError, ValueError, TypeError) as error:  # of files that no snapshot wrote
+            raise DataError(f"The columns do not fit their schema: {reason_of(error)}.") from None
+        for value in values:
             if self._is_plain:
                 yield self._converter.from_connect_data(self._topic, [], None, _without_nulls(value))
             else:
@@ -211,7 +215,9 @@ def written_schema(kind: pa.DataType, known: Sequence[Schema], path: tuple[str, 
         items = [schema.value_schema for schema in known if schema.key_schema is None and schema.value_schema]
         inner = written_schema(kind.value_type, items, (*path, "element")).as_optional()
         return Schema(type=Type.ARRAY, optional=bool(path), value_schema=inner)
-    leaf = _decimal(kind) if pa.types.is_decimal128(kind) else _LEAVES[kind]
+    leaf = _decimal(kind) if pa.types.is_decimal128(kind) else _LEAVES.get(kind)
+    if leaf is None:
+        raise DataError(f"{'.'.join(path)[:200]}: no snapshot of keyfold has a column of {str(kind)[:100]}.")
     return replace(leaf, optional=bool(path))
 
 

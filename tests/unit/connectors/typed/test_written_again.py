@@ -12,8 +12,8 @@ import pytest
 
 from compactor.snapshot.manifest import Typed
 from connectors.data.schema import DECIMAL
-from connectors.errors import ConfigError, UsageError
-from connectors.typed.written_again import TypedRowWriter
+from connectors.errors import ConfigError, DataError, UsageError
+from connectors.typed.written_again import TypedRowWriter, written_schema
 from tests.support.engine import row
 from tests.support.served_registry import Registry, served_registry
 from tests.support.typed_snapshots import Taken, TypedConnector
@@ -211,3 +211,21 @@ def test_slices_are_written_as_their_rows(tmp_path: Path, registry: Registry) ->
     assert isinstance(taken.table, pa.Table)
     sliced = taken._replace(table=taken.table.combine_chunks().slice(5))
     assert _written(sliced) == _written(taken)[5:]
+
+
+@pytest.mark.parametrize("kind", [pa.large_string(), pa.list_(pa.duration("s"))])
+def test_a_column_that_no_snapshot_has_is_refused(kind: pa.DataType) -> None:
+    """A file may have been written by anybody: the error names the column."""
+    with pytest.raises(DataError, match=r"odd.*: no snapshot of keyfold has a column of"):
+        written_schema(pa.struct([pa.field("odd", kind)]), [], ())
+
+
+def test_columns_that_are_not_of_their_schema_are_refused(tmp_path: Path) -> None:
+    """A text in place of a number, as a manifest that was altered says it."""
+    settings = {"key.converter": "keyfold.String", "value.converter": "keyfold.Json"}
+    fields = [{"field": "v", "type": "bytes", "name": DECIMAL, "parameters": {"scale": "50"}}]
+    value = json.dumps({"schema": {"type": "struct", "fields": fields}, "payload": {"v": "BOI="}}).encode()
+    taken = _taken(tmp_path, settings, [row(0, 0, b"k", value)])
+    altered = taken.table.set_column(0, "v", pa.array(["no number"]))
+    with pytest.raises(UsageError, match="do not fit their schema"):
+        _written(taken._replace(table=altered))
