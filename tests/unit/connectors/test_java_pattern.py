@@ -108,6 +108,29 @@ def test_many_slow_matches_take_no_longer_than_a_second_in_all() -> None:
     assert not pattern.matches(refused), "Ten seconds later there is time again."
 
 
+class CutOffPattern:
+    """A pattern of which the first matches are cut off, as `regex` does once other threads have worked for long."""
+
+    def __init__(self, cut_off: int) -> None:
+        self._cut_off = cut_off
+
+    def fullmatch(self, text: str, **_: Any) -> regex.Match[str] | None:
+        """Matches `text` as `a`."""
+        self._cut_off -= 1
+        if self._cut_off >= 0:
+            raise TimeoutError
+        return regex.fullmatch("a", text)
+
+
+def test_a_busy_process_makes_no_match_slow() -> None:
+    """`regex` counts the work of all threads: a match is made again if its own thread has not worked."""
+    assert JavaPattern("a", cast("Any", CutOffPattern(4)), worked=lambda: 0.0).matches("a")
+    with pytest.raises(PatternError, match="more than 100 ms"):
+        JavaPattern("a", cast("Any", CutOffPattern(4)), worked=SteppingClock(0.06)).matches("a")
+    with pytest.raises(PatternError, match="more than 100 ms"):
+        JavaPattern("a", cast("Any", CutOffPattern(1_000)), worked=lambda: 0.0).matches("a")
+
+
 def test_other_threads_go_on_while_a_match_is_slow() -> None:
     """The GIL is released; a worker has one thread that answers requests."""
     pattern, turns = java_pattern("(a|aa)+c"), 0
