@@ -86,6 +86,8 @@ class Snapshots:
         self._uncertain = uncertain
         # What makes columns of keys and values; None: they are columns of bytes. Set before the first snapshot.
         self.typed: TypedInputs | None = None
+        self.lost_turn = False
+        """Whether the last `take` left out a topic because another connector took a typed snapshot just then."""
 
     def due(self, now_ms: int) -> bool:
         """Returns whether snapshot.interval.ms has passed since the newest snapshot of a topic that can have one.
@@ -138,6 +140,7 @@ class Snapshots:
         If the output of a topic hides what was published, the topic is left out, with an error: the manifest's output
         offsets stand at what readers of the output can see.
         """
+        self.lost_turn = False
         if self._folders is None:
             return ()
         state = self._catalog.state
@@ -282,6 +285,7 @@ class Snapshots:
         if taken is None:
             with self._turn(inputs, asked=asked) as mine:
                 if not mine:
+                    self.lost_turn = True
                     return None
                 if inputs.typed is not None:
                     inputs = self._inputs(place, state, topic)  # what was read before a wait may be an hour old

@@ -108,7 +108,11 @@ class MaintenanceThread(CancellableJob):
             self._next_vacuum_ms = self._clock.monotonic_ms() + VACUUM_EVERY_MS
 
     def _take_snapshot(self) -> None:
-        """Takes a snapshot when one is due; if there was nothing to take, tries again after a minute."""
+        """Takes a snapshot when one is due; if there was nothing to take, tries again after a minute.
+
+        Many connectors that are due at once find the turn of typed snapshots taken: each tries again as soon as it is
+        free. A minute later they would all meet again, and one of them be served.
+        """
         now_ms = self._clock.now_ms()
         waiting = not self._schedule.snapshots or self._clock.monotonic_ms() < self._next_snapshot_ms
         if waiting or not self._maintenance.snapshots.due(now_ms):
@@ -118,5 +122,5 @@ class MaintenanceThread(CancellableJob):
         except (SnapshotStorageError, SnapshotError) as error:  # folds, publishing and vacuum go on without snapshots
             self._maintenance.snapshots.failed(error, self._clock.now_ms())
             taken = ()
-        if not taken:
+        if not taken and not self._maintenance.snapshots.lost_turn:
             self._next_snapshot_ms = self._clock.monotonic_ms() + SNAPSHOT_RETRY_MS

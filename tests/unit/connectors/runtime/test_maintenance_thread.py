@@ -36,6 +36,7 @@ class Work:
         self.did: list[str] = []
         self.rounds = 0
         self.snapshots_due = False
+        self.lost_turn = False
         self.taken: tuple[object, ...] = ()
         self.fails: Exception | None = None
         self.snapshot_fails: Exception | None = None
@@ -106,6 +107,8 @@ def test_a_snapshot_without_anything_to_take_is_tried_again_later() -> None:
     assert [after(thread, clock, work, ms) for ms in (0, pause_ms - 1, 1)] == [["snapshot"], [], ["snapshot"]]
     work.taken = ("one",)
     assert [after(thread, clock, work, ms) for ms in (pause_ms, 0)] == [["snapshot"], ["snapshot"]]
+    work.taken, work.lost_turn = (), True
+    assert [after(thread, clock, work, 0) for _ in range(2)] == [["snapshot"], ["snapshot"]], "Another had its turn."
 
 
 def test_once_takes_no_snapshot_by_the_clock() -> None:

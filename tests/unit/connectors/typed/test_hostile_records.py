@@ -217,8 +217,10 @@ def test_maintenance_does_not_wait_for_the_typed_snapshot_of_another(tmp_path: P
     with ONE_TYPED:
         assert not connector.snapshots.due(1)
         assert connector.snapshots.take(1, asked=False) == ()
+        assert connector.snapshots.lost_turn
     assert connector.snapshots.due(1)
     assert len(connector.snapshots.take(1, asked=False)) == 1
+    assert not connector.snapshots.lost_turn
 
 
 def test_typed_snapshots_of_a_worker_take_turns(tmp_path: Path) -> None:
