@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from structlog.testing import capture_logs
 
+from compactor.settings import CompactionPolicy
 from tests.support.brokerless import BrokerlessConnector
 from tests.support.engine import row
 from tests.support.local_spark import LocalSpark
@@ -38,3 +39,19 @@ def test_a_round_names_its_first_logs_and_counts_the_others(tmp_path: Path) -> N
     lines = [line for line in logs if line["event"] == "cleaning"]
     named, others = [line for line in lines if "why" in line], [line["others"] for line in lines if "others" in line]
     assert (len({line["partition"] for line in named}), others) == (100, [2])
+
+
+def test_retention_names_its_first_logs_and_counts_the_others(tmp_path: Path) -> None:
+    """A line each, once for what goes: of ten thousand logs the log of the worker would be these lines."""
+    policy = CompactionPolicy(cleanup_policy=("compact", "delete"), retention_ms=100)
+    spark = cast("SparkSession", LocalSpark())
+    connector = BrokerlessConnector(spark, tmp_path / "store", partitions=102, policy=policy)
+    connector.ingest([row(number, 0, b"k", b"v") for number in range(102)])
+    connector.publish()
+    connector.cleaner.clean(0)
+    with capture_logs() as logs:
+        connector.cleaner.round(1_000_000)
+        connector.cleaner.round(1_000_001)
+    lines = [line for line in logs if line["event"] == "retention"]
+    named, others = [line for line in lines if "why" in line], [line["others"] for line in lines if "others" in line]
+    assert (len(named), len({line["partition"] for line in named}), others) == (100, 100, [2])
