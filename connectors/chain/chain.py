@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from math import prod
 from typing import Any, Final
 
@@ -43,6 +44,7 @@ from connectors.converters.header_converters import header_converter
 from connectors.converters.names import HEADER_CONVERTERS
 from connectors.converters.wire_format import NAMING_HEADERS
 from connectors.data.bounds import check_size
+from connectors.data.collector import uncollected
 from connectors.data.growth import Room, most_written, too_long
 from connectors.data.record import ConnectRecord, Header
 from connectors.data.schema import Schema
@@ -255,14 +257,21 @@ class Chain:
         rows = Rows(batch, is_compared=self._identity is not None, is_ordered=self._order is not None)
         for row in range(batch.num_rows):
             self._patience.check()
-            if self._transforms and rows.rejected[row] is None:
-                self._transform(rows, row)
-            if self._identity is not None and rows.rejected[row] is None:
-                self._compare(rows, self._identity, row)
+            if len(rows.keys[row] or b"") + len(rows.values[row] or b"") > _LARGE:
+                uncollected(partial(self._row, rows, row))  # what it makes is let go at its end, without a pass
+            else:
+                self._row(rows, row)
             is_over = growth.is_over  # looked at for each record, as each may take long
             if (is_over or rows.written > _PIECE_BYTES) and row + 1 < batch.num_rows:
                 yield self._piece(rows, row + 1)
         yield self._piece(rows, batch.num_rows)
+
+    def _row(self, rows: Rows, row: int) -> None:
+        """Puts what becomes of a row in its place, with the identity of its key."""
+        if self._transforms and rows.rejected[row] is None:
+            self._transform(rows, row)
+        if self._identity is not None and rows.rejected[row] is None:
+            self._compare(rows, self._identity, row)
 
     def _piece(self, rows: Rows, end: int) -> Piece:
         """Returns what the rows before `end` have become, without those that were returned before."""

@@ -14,15 +14,19 @@ from typing import Any
 import httpx
 import pytest
 
+from connectors.chain.chain import Chain
 from connectors.chain.key_identity import JsonKeyIdentity
+from connectors.chain.spec import chain_spec
 from connectors.converters.converter import Converter
 from connectors.converters.names import CONVERTERS
 from connectors.converters.registered import RegisteredConverter
 from connectors.data.extended_json import decode_text
 from connectors.errors import DataError
 from connectors.options import read
+from connectors.placeholders import resolve
 from connectors.registry.schema_registry import SchemaRegistry
 from connectors.registry.settings import registry_settings
+from tests.unit.connectors.chain.test_chain import batch
 
 LISTS = "[" + "[]," * 500_000 + "[]]"
 """Each list is an object that the collector looks at: after every 700 it begins, so 700 times in all."""
@@ -93,3 +97,14 @@ def test_what_is_decoded_is_not_gone_through_again_and_again(what: str) -> None:
     with passes() as generations, suppress(DataError):
         READS[what]()
     assert len(generations) < MOST_PASSES
+
+
+def test_nor_is_what_a_chain_makes_of_a_long_record() -> None:
+    """Its objects are gone with the record; a pass in between goes through all of them."""
+    settings = {"compaction.key.identity": "json", "key.converter": "keyfold.Json"}
+    chain = Chain(chain_spec({**settings, "key.converter.schemas.enable": "false"}), resolve)
+    records = batch((LISTS.encode(), b"v"))
+    gc.collect()  # it begins to count anew
+    with passes() as generations:
+        chain.apply(records)
+    assert generations == []
