@@ -276,8 +276,9 @@ def _late(connector: str, waiting: Sequence[Tombstone]) -> UnreachableError:
     first = waiting[0]
     return UnreachableError(
         f"Connector {connector}: {len(waiting)} tombstones are not published yet, first of them "
-        f"{first.topic}-{first.partition} at offset {first.offset}; min.compaction.lag.ms holds records back.",
-        "Nothing is removed yet. Run the same command again later: it goes on. --timeout SECONDS waits longer.",
+        f"{first.topic}-{first.partition} at offset {first.offset}.",
+        "Nothing is removed yet. min.compaction.lag.ms holds records back, and a connector that is paused or FAILED "
+        "publishes none: see keyfold describe. Run the same command again later: it goes on.",
     )
 
 

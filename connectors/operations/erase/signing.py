@@ -114,10 +114,5 @@ def fault_of(signed: SignedReceipt, content: bytes, key: Ed25519PublicKey) -> st
     return None
 
 
-def public_pem(key: Ed25519PrivateKey) -> str:
-    """Returns the public key as a file for `--public-key` has it."""
-    return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
-
-
 def _text(key: Ed25519PublicKey) -> str:
     return base64.b64encode(key.public_bytes(Encoding.Raw, PublicFormat.Raw)).decode()

@@ -19,6 +19,7 @@ from connectors.operations.erase.receipt import Receipt, Tombstone, encoded, era
 from tests.support.cli import connector_file, invoke, keep, row, storage_of, worker_file
 from tests.support.engine import row as engine_row
 from tests.support.kept_snapshots import KeptSnapshots
+from tests.support.live_worker import live_worker
 
 KEY = "alice-of-long-name"
 ROWS = [row(0, KEY.encode(), b"old"), row(1, b"bob", b"x"), row(2, KEY.encode(), b"new"), row(3, b"gone", None)]
@@ -91,6 +92,18 @@ def test_a_pinned_snapshot_is_named_and_refused(tmp_path: Path) -> None:
     shown = json.loads(invoke("erase", kept.connector, "--key", KEY, "--dry-run", "--json", "--worker", worker).stdout)
     assert shown["snapshots"] == [{"topic": "t", "id": with_key, "pinned": True}]
     assert not (stored / "erasures").exists()
+
+
+def test_a_tombstone_that_is_not_published_is_waited_for(tmp_path: Path) -> None:
+    """Not for ever: exit code 4, nothing is removed, and a further run goes on with the same receipt."""
+    keep(tmp_path, ROWS)
+    words = "erase", connector_file(tmp_path), "--key", "gone", "--timeout", "1"
+    worker = worker_file(tmp_path, **{"erasure.key.file": str(tmp_path / "key.pem")})
+    with live_worker(storage_of(tmp_path), {}) as asked:
+        for _ in range(2):
+            result = invoke(*words, "--worker", worker)
+            assert (result.exit_code, "orders-0 at offset 3" in result.stderr) == (4, True), result.stderr
+    assert (asked, len(storage_of(tmp_path).list("erasures"))) == ([], 1)
 
 
 def _receipt(folder: Path, *tombstones: Tombstone, **changes: Any) -> tuple[Path, Path]:

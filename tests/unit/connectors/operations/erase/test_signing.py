@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from connectors.config.worker import WorkerConfig
 from connectors.errors import ConfigError, UsageError
@@ -30,6 +32,10 @@ from connectors.operations.erase.receipt import (
 def _worker(file: Path) -> WorkerConfig:
     given: dict[str, Any] = {"bootstrap.servers": "127.0.0.1:1", "erasure.key.file": str(file)}
     return WorkerConfig(**given)
+
+
+def _public(key: Ed25519PrivateKey) -> str:
+    return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 
 
 def _receipt() -> Receipt:
@@ -55,7 +61,7 @@ def test_the_key_is_made_once_and_for_this_account(tmp_path: Path) -> None:
     """Mode 0600 in a folder 0700; a second use reads the same key."""
     file = tmp_path / "new" / "key.pem"
     first, second = signing.private_key(file), signing.private_key(file)
-    assert signing.public_pem(first) == signing.public_pem(second)
+    assert _public(first) == _public(second)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     assert [path.name for path in file.parent.iterdir()] == ["key.pem"]
@@ -101,7 +107,7 @@ def test_a_public_key_is_enough_to_check(tmp_path: Path) -> None:
     """It can be given; without any key the message says how to."""
     private = signing.private_key(tmp_path / "key.pem")
     public = tmp_path / "public.pem"
-    public.write_text(signing.public_pem(private))
+    public.write_text(_public(private))
     worker = _worker(tmp_path / "absent.pem")
     data = encoded(signing.sign(_receipt(), private))
     key = signing.trusted_key(worker, public)
