@@ -57,11 +57,12 @@ class Positions:
     def uncertain(self) -> frozenset[TopicPartition]:
         """Returns the logs of which the published offset is not known, or not decided yet.
 
-        A log is also among them if its `published` lies inside a closed run, until the next fold passes that run. This
+        Nor is it decided if a position names a fold end above what the catalog has planned, as after a rebuild. A log
+        is also among them if its `published` lies inside a closed run, until the next fold passes that run. This
         happens if a catalog was set back and what had been published was ingested again.
         """
         resume, state = dict(self._resume), self._catalog.state
-        unknown = (log.tp for log in published_logs(state) if log.tp not in resume or resume[log.tp].hold)
+        unknown = (log.tp for log in published_logs(state) if log.tp not in resume or _is_open(log, resume[log.tp]))
         inside = (log.tp for log in state.logs if end_within(log, log.published) != log.published)
         return frozenset((*unknown, *inside))
 
@@ -180,3 +181,8 @@ def _missed_commits(state: CatalogState, resume: Mapping[TopicPartition, ResumeP
         for log in state.logs
         if (point := resume.get(log.tp)) and point.publish_end is not None and point.publish_end > log.published
     ]
+
+
+def _is_open(log: PartitionLog, resume: ResumePoint) -> bool:
+    """Returns whether a fold of `log` was begun of which the catalog does not know the end."""
+    return resume.hold or (resume.fold_end is not None and resume.fold_end > log.folded_end)

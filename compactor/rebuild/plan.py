@@ -35,6 +35,7 @@ class LostLog(OfPartition, Struct, frozen=True, kw_only=True):
     """The known facts about the log of a partition: its position, and what the brokers say.
 
     `source_start` and `source_end` are the source's log start and last stable offset, `output_end` is the output's end.
+    `has_output`: the output has a partition of this number (compaction.scope=topic: it may have fewer).
     """
 
     topic: str
@@ -43,6 +44,7 @@ class LostLog(OfPartition, Struct, frozen=True, kw_only=True):
     source_start: int
     source_end: int
     output_end: int
+    has_output: bool = True
 
     @property
     def is_unpublished(self) -> bool:
@@ -84,6 +86,44 @@ def check(lost: LostLog, connector: str, identity: str | None, *, accepts_loss: 
         )
 
 
+def check_outputs(lost: Mapping[TopicPartition, Position], outputs: Mapping[str, int], connector: str) -> None:
+    """Raises RebuildError unless for each output partition of a topic the position of that number is among `lost`.
+
+    `outputs`: over how many the keys of each topic are spread (compaction.scope=topic).
+    """
+    for topic, count in outputs.items():
+        missing = [number for number in range(count) if TopicPartition(topic, number) not in lost]
+        if missing:
+            raise RebuildError(
+                f"Connector {connector}: its group has no position of {topic}, partition {missing[0]}, and so nothing "
+                "says how far the output partition of that number has come (compaction.scope=topic).",
+                "Begin anew: keyfold delete CONNECTOR.json --outputs, then run it.",
+            )
+
+
+def check_of_topic(lost: LostLog, connector: str) -> None:
+    """Raises RebuildError if a log of a topic with one winner a key over its partitions cannot be rebuilt.
+
+    A record may have been passed over for one of another log that was not sent yet. That one has to be read again: if
+    it lies in a gap, or its generation begins again, its key would be missing.
+    """
+    where = f"Connector {connector}: {lost.topic}, partition {lost.partition}"
+    anew = "Begin anew: keyfold delete CONNECTOR.json --outputs, then run it."
+    if lost.source_start > lost.position.group_offset:
+        raise RebuildError(
+            f"{where} was published up to offset {lost.position.group_offset}, and the source begins at "
+            f"{lost.source_start} now: with compaction.scope=topic the offsets between may hold the winner of a key "
+            "of another partition.",
+            anew,
+        )
+    if lost.is_unpublished or lost.position.offset < lost.position.start:
+        raise RebuildError(
+            f"{where} had begun generation {lost.position.generation}, and the output does not have all of its "
+            "tombstones: with compaction.scope=topic nothing tells which of them are missing.",
+            anew,
+        )
+
+
 def restored(lost: LostLog, run: Run | None, tombstones: Run | None, bucket: int) -> RestoreLog:
     """Returns the action that gives `lost` its log again.
 
@@ -119,12 +159,17 @@ def ids_of(held: Mapping[TopicPartition, Position | None], buckets: int) -> int:
     return max(buckets_of(positions), unsaid, len(held), buckets)
 
 
-def position_of(action: RestoreLog, lost: LostLog, catalog_id: str, ids: int) -> Position:
+def position_of(action: RestoreLog, lost: LostLog, catalog_id: str, ids: int, *, of_topics: bool = False) -> Position:
     """Returns the position for the group: the one that it had, but of this catalog, or that of the restored log.
 
     `ids`: those of the lost catalog too, which a worker then initialises before it publishes, if we end before that.
+    `of_topics`: nothing of the topic is published, cleaned or in a snapshot before all that the source has now is read.
+    Below the position a record may have been passed over for one that is above that of another log.
     """
     log, before = action.log, lost.position
+    if of_topics:
+        end = lost.source_end if lost.source_end > before.offset else None
+        return replace(before, catalog_id=catalog_id, buckets=ids, fold_end=end)
     if before.group_offset == log.position and not lost.is_unpublished:
         return replace(before, catalog_id=catalog_id, buckets=ids)
     return Position(

@@ -5,12 +5,13 @@ The records come from the output, what they are from its headers, and up to wher
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
+import pyarrow as pa
 import structlog
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from compactor.catalog.aside import set_aside
 from compactor.catalog.catalog import Catalog
@@ -20,9 +21,9 @@ from compactor.generation.tombstones import write_tombstones
 from compactor.model.actions import AddTopic, AnyAction, RenewTopic, RestoreLog
 from compactor.model.log import PartitionLog, Run, generation_of
 from compactor.model.position import Position
-from compactor.model.record import TopicPartition
-from compactor.model.state import OF_TOPIC, CatalogState
-from compactor.rebuild.plan import LostLog, check, ids_of, position_of, restored
+from compactor.model.record import TopicPartition, by_topic
+from compactor.model.state import CatalogState, deal
+from compactor.rebuild.plan import LostLog, check, check_of_topic, check_outputs, ids_of, position_of, restored
 from compactor.runs import paths
 from compactor.runs.writer import RunTarget, write_run
 from connectors.clock import SYSTEM_CLOCK
@@ -37,7 +38,7 @@ from connectors.operations.standing_result import told
 from connectors.runtime.offset_change import comparison_of_keys, comparison_of_records
 from connectors.runtime.takeover import Fenced, abandoned_s, claimed, draw_start, ids_to_have, take_over
 from connectors.sinks.output_keys import live_keys
-from connectors.sinks.output_records import last_records
+from connectors.sinks.output_records import TopicRecords, last_records
 from connectors.sinks.output_visibility import require_stable
 from connectors.sinks.position_transaction import PositionTransaction
 from connectors.sinks.producer_session import read_positions
@@ -77,12 +78,6 @@ def rebuild(
     output does not tell enough, and nothing was changed; ConflictError if a worker runs it; UnreachableError,
     StorageError.
     """
-    if connector.scope == OF_TOPIC:
-        raise RebuildError(
-            f"Connector {connector.name}: with compaction.scope=topic the output does not tell how its logs were.",
-            "Move its folder in storage.location away and delete its output and its group (keyfold delete "
-            "CONNECTOR.json --outputs): the next run reads the source again.",
-        )
     storage = connector_storage(worker, connector.name)
     clients, now_ms = ClientSettings.of(worker, connector), SYSTEM_CLOCK.now_ms()
     logs: list[RebuiltLog] = []
@@ -155,8 +150,16 @@ class Rebuilder:
         lost = self._lost(held)
         outputs = self._outputs(lost)
         starts, ends = self._admin.starts(list(lost)), self._admin.ends(list(lost))
-        places = {tp: TopicPartition(outputs[tp.topic], tp.partition) for tp in lost}
-        output_ends = self._output_ends({places[tp]: position.output_offset or 0 for tp, position in lost.items()})
+        counts = {name: info.partitions for name, info in self._admin.describe(outputs.values()).items()}
+        # With one winner over a topic, the output may have fewer partitions than the source.
+        places = {
+            tp: TopicPartition(outputs[tp.topic], tp.partition)
+            for tp in lost
+            if not self._is_of_topics or tp.partition < counts[outputs[tp.topic]]
+        }
+        if self._is_of_topics:
+            check_outputs(lost, {topic: counts[output] for topic, output in outputs.items()}, self._connector.name)
+        output_ends = self._output_ends({place: lost[tp].output_offset or 0 for tp, place in places.items()})
         logs = [
             LostLog(
                 topic=tp.topic,
@@ -164,12 +167,15 @@ class Rebuilder:
                 position=position,
                 source_start=starts[tp],
                 source_end=ends[tp],
-                output_end=output_ends[places[tp]],
+                output_end=output_ends[places[tp]] if tp in places else 0,
+                has_output=tp in places,
             )
             for tp, position in sorted(lost.items())
         ]
         for log in logs:
             check(log, self._connector.name, self._catalog.state.key_identity, accepts_loss=accepts_loss)
+            if self._is_of_topics:
+                check_of_topic(log, self._connector.name)
         topics = {name: sources[name] for name in sorted({log.topic for log in logs})}
         return Remains(topics, logs, held, ids)
 
@@ -246,13 +252,37 @@ class Rebuilder:
         """Takes step R2: writes the records of each log, or its tombstones."""
         state = self._catalog.state
         order = sorted({*state.by_partition(), *(log.tp for log in lost)})
+        if self._is_of_topics:
+            buckets = dict(zip(order, deal(order, (), max(1, state.buckets), whole_topics=True), strict=True))
+            runs = self._runs_of_topics(lost, now_ms)
+            return [restored(log, run, None, buckets[log.tp]) for log, run in zip(lost, runs, strict=True)]
         buckets = {tp: number % max(1, state.buckets) for number, tp in enumerate(order)}
         return [restored(log, *self._runs(log, now_ms), buckets[log.tp]) for log in lost]
 
+    @property
+    def _is_of_topics(self) -> bool:
+        return self._catalog.state.is_of_topics
+
+    def _runs_of_topics(self, lost: Sequence[LostLog], now_ms: int) -> Iterator[Run | None]:
+        """Yields the run of each of `lost`; an output partition has records of all logs of its topic."""
+        for topic, logs in by_topic(lost).items():
+            ends = {log.partition: log.output_end for log in logs if log.has_output}
+            bounds = {log.partition: (log.position.generation, log.position.offset) for log in logs}
+            records = TopicRecords(
+                self._clients.consumer(),
+                self._connector.output_topic(topic) or "",
+                topic,
+                bounds,
+                ends,
+                comparison_of_records(self._connector),
+            )
+            for log in logs:
+                yield self._written(log, records.of_partition(log.partition), now_ms)
+
     def _runs(self, lost: LostLog, now_ms: int) -> tuple[Run | None, Run | None]:
         output, config = self._connector.output_topic(lost.topic) or "", self._clients.consumer()
-        storage, epoch, most = self._catalog.storage, self._catalog.epoch, self._connector.segment_bytes
         if lost.is_unpublished:
+            storage, epoch, most = self._catalog.storage, self._catalog.epoch, self._connector.segment_bytes
             keys = live_keys(config, output, lost.tp, lost.output_end).live
             compare = comparison_of_keys(self._connector)
             return None, write_tombstones(storage, lost.tp, keys, epoch, now_ms, most, compare)
@@ -266,8 +296,17 @@ class Rebuilder:
             position.offset,
             comparison_of_records(self._connector),
         )
-        target = RunTarget(storage=storage, prefix=paths.prefix(epoch, "rebuild"), max_bytes=most, arrived_ms=now_ms)
-        return write_run(batches, target, "rebuild.write", position.start, position.offset, now_ms), None
+        return self._written(lost, batches, now_ms), None
+
+    def _written(self, lost: LostLog, batches: Iterator[pa.RecordBatch], now_ms: int) -> Run | None:
+        position = lost.position
+        target = RunTarget(
+            storage=self._catalog.storage,
+            prefix=paths.prefix(self._catalog.epoch, "rebuild"),
+            max_bytes=self._connector.segment_bytes,
+            arrived_ms=now_ms,
+        )
+        return write_run(batches, target, "rebuild.write", position.start, position.offset, now_ms)
 
     def _topics(self, topics: Mapping[str, TopicInfo]) -> list[AnyAction]:
         known, actions = self._catalog.state.topics, list[AnyAction]()
@@ -276,17 +315,21 @@ class Rebuilder:
         for name, info in topics.items():
             output = outputs[name]
             output_id = ids[output].id if output is not None else None
+            spread = ids[output].partitions if output is not None and self._is_of_topics else UNSET
             if name in known:
                 actions.append(RenewTopic(topic=name, topic_id=info.id, output_id=output_id))
             else:
-                actions.append(AddTopic(topic=name, topic_id=info.id, output=output, output_id=output_id))
+                actions.append(
+                    AddTopic(topic=name, topic_id=info.id, output=output, output_id=output_id, outputs=spread)
+                )
         return actions
 
     def _replace_positions(self, made: Sequence[RestoreLog], remains: Remains) -> bool:
         """Takes steps R4 to R6: has the group hold the positions of `made`; False if others have moved it since R1."""
         ours, ids = self._catalog.state.catalog_id, remains.ids
         positions = {
-            log.tp: position_of(action, log, ours, ids) for action, log in zip(made, remains.logs, strict=True)
+            log.tp: position_of(action, log, ours, ids, of_topics=self._is_of_topics)
+            for action, log in zip(made, remains.logs, strict=True)
         }
         group, name = self._connector.group_id, self._connector.transactional_id(0)
         transaction = PositionTransaction(self._clients, name, group, ids / _IDS_PER_S)

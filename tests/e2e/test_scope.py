@@ -31,13 +31,16 @@ def deployment(deployment: Deployment) -> Deployment:
     return deployment
 
 
-def changes(seed: int, count: int, partitions: int, first_ms: int) -> list[ToSend]:
-    """Returns changes of few keys, each in a random partition, with times that rise and sometimes fall."""
+def changes(seed: int, count: int, partitions: int, first_ms: int, *, quoted: bool = False) -> list[ToSend]:
+    """Returns changes of few keys, each in a random partition, with times that rise and sometimes fall.
+
+    `quoted`: the keys are JSON.
+    """
     chance = random.Random(seed)
     return [
         ToSend(
             chance.randrange(partitions),
-            f"key-{chance.randrange(30)}".encode(),
+            (f'"key-{chance.randrange(30)}"' if quoted else f"key-{chance.randrange(30)}").encode(),
             None if chance.random() < 0.2 else f"{seed}-{number}".encode(),
             (),
             first_ms + 10 * number - chance.choice((0, 0, 0, 95)),
@@ -161,6 +164,38 @@ def test_read_again_as_a_whole(spark: SparkSession, deployment: Deployment) -> N
     assert done.exit_code == 0, done.output
     deployment.run_once(spark)
     assert table(consume_all(deployment.bootstrap, deployment.output)) == winners(deployment)
+
+
+@pytest.mark.parametrize("identity", ["bytes", pytest.param("json", marks=pytest.mark.long)])
+def test_a_lost_catalog_is_made_again_from_the_output(
+    spark: SparkSession, deployment: Deployment, identity: str
+) -> None:
+    """Of each log what of it had won; the winners stay, and later records go on from them."""
+    if identity == "json":
+        deployment.settings |= {"compaction.key.identity": "json", "key.converter": "keyfold.Json"}
+    produce(deployment.bootstrap, deployment.topic, changes(10, 200, 2, BASE_MS, quoted=identity == "json"))
+    deployment.run_once(spark, snapshot_location="none")
+    add_partitions(deployment.bootstrap, deployment.topic, 3)
+    produce(deployment.bootstrap, deployment.topic, changes(11, 100, 3, BASE_MS + 1_500, quoted=identity == "json"))
+    deployment.run_once(spark, snapshot_location="none")
+    before = winners(deployment)
+    deployment.storage.delete_folder("")
+    produce(deployment.bootstrap, deployment.topic, changes(12, 40, 3, BASE_MS + 1_900, quoted=identity == "json"))
+    files = (str(deployment.write()[0]), "--worker", str(deployment.write()[1]))
+    done = invoke("rebuild", *files, "--json")
+    assert done.exit_code == 0, done.output
+    assert sum(each["records"] for each in json.loads(done.stdout)) >= len(before)
+    state = deployment.run_once(spark)
+    assert table(consume_all(deployment.bootstrap, deployment.output)) == winners(deployment)
+    assert broken(deployment) == []
+    assert (state.scope, state.topics[deployment.topic].outputs) == ("topic", 2)
+    assert {log.bucket for log in state.logs} == {state.logs[0].bucket}
+    _, rows = read_snapshot(deployment)
+    assert {key: value for (_, key), (_, value) in rows.items()} == winners(deployment)
+    produce(deployment.bootstrap, deployment.topic, changes(13, 60, 3, BASE_MS + 2_000, quoted=identity == "json"))
+    deployment.run_once(spark)
+    assert table(consume_all(deployment.bootstrap, deployment.output)) == winners(deployment)
+    assert broken(deployment) == []
 
 
 def test_a_resync_applies_another_scope(

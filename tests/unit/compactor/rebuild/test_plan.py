@@ -9,7 +9,16 @@ from compactor.errors import RebuildError
 from compactor.model.log import Gap
 from compactor.model.position import Position
 from compactor.model.record import TopicPartition
-from compactor.rebuild.plan import OLDER_BUCKETS, LostLog, check, ids_of, position_of, restored
+from compactor.rebuild.plan import (
+    OLDER_BUCKETS,
+    LostLog,
+    check,
+    check_of_topic,
+    check_outputs,
+    ids_of,
+    position_of,
+    restored,
+)
 
 
 def lost(identity: str | None) -> LostLog:
@@ -63,6 +72,48 @@ def test_what_the_group_holds_names_the_ids_of_the_lost_catalog() -> None:
     )
     begun = replace(log, position=replace(log.position, generation=2, start=5))
     assert position_of(restored(begun, None, None, 0), begun, "ours", 16).buckets == 16
+
+
+def test_a_topic_is_published_again_once_all_of_now_is_read() -> None:
+    """A record below the position may have been passed over for one of another log that was not sent."""
+    log = lost(None)
+    made = position_of(restored(log, None, None, 0), log, "ours", 2, of_topics=True)
+    assert made == replace(log.position, catalog_id="ours", buckets=2, fold_end=7)
+    at_end = replace(log, source_end=5)
+    assert position_of(restored(at_end, None, None, 0), at_end, "ours", 2, of_topics=True).fold_end is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        pytest.param({"source_start": 6}, "the source begins at 6 now", id="a gap"),
+        pytest.param(
+            {"position": Position(offset=3, catalog_id="lost", generation=2, start=3)},
+            "does not have all of its tombstones",
+            id="a generation of which nothing was sent",
+        ),
+        pytest.param(
+            {"position": Position(offset=-2, catalog_id="lost", generation=2, start=0)},
+            "does not have all of its tombstones",
+            id="one of which a part of the tombstones was sent",
+        ),
+    ],
+)
+def test_what_another_log_may_need_is_not_given_up(changed: dict[str, object], said: str) -> None:
+    """With one winner over a topic its key would be missing, or live for ever."""
+    check_of_topic(lost(None), "c")
+    with pytest.raises(RebuildError) as refused:
+        check_of_topic(replace(lost(None), **changed), "c")
+    assert said in refused.value.message
+
+
+def test_each_output_partition_has_a_position_that_speaks_for_it() -> None:
+    """Otherwise nothing says how far it has come."""
+    positions = {TopicPartition("t", number): Position(offset=5, catalog_id="lost") for number in (0, 2)}
+    check_outputs(positions, {"t": 1}, "c")
+    with pytest.raises(RebuildError) as refused:
+        check_outputs(positions, {"t": 2}, "c")
+    assert "no position of t, partition 1" in refused.value.message
 
 
 @pytest.mark.parametrize(
