@@ -202,7 +202,8 @@ class OffsetChanger:
     ) -> dict[TopicPartition, ResumePoint | None]:
         """Returns from where publishing would go on, None if that is not known; the catalog catches up first."""
         state = self._catalog.state
-        logs = [log for log in state.logs if log.tp in change.offsets and log.topic in topics]
+        named = {tp.topic for tp in change.offsets} if state.is_of_topics else set()
+        logs = [log for log in state.logs if log.topic in topics and (log.tp in change.offsets or log.topic in named)]
         tps = [log.tp for log in logs]
         positions, _ = read_shut_out(self._catalog, self._broker, tps, state.buckets)  # G4 writes them anew
         self._newest = {tp: one.generation for tp, one in positions.items() if one is not None}

@@ -173,6 +173,7 @@ def test_a_lost_catalog_is_made_again_from_the_output(
     """Of each log what of it had won; the winners stay, and later records go on from them."""
     if identity == "json":
         deployment.settings |= {"compaction.key.identity": "json", "key.converter": "keyfold.Json"}
+    place = deployment.settings["snapshot.location"]
     produce(deployment.bootstrap, deployment.topic, changes(10, 200, 2, BASE_MS, quoted=identity == "json"))
     deployment.run_once(spark, snapshot_location="none")
     add_partitions(deployment.bootstrap, deployment.topic, 3)
@@ -185,7 +186,7 @@ def test_a_lost_catalog_is_made_again_from_the_output(
     done = invoke("rebuild", *files, "--json")
     assert done.exit_code == 0, done.output
     assert sum(each["records"] for each in json.loads(done.stdout)) >= len(before)
-    state = deployment.run_once(spark)
+    state = deployment.run_once(spark, snapshot_location=place)
     assert table(consume_all(deployment.bootstrap, deployment.output)) == winners(deployment)
     assert broken(deployment) == []
     assert (state.scope, state.topics[deployment.topic].outputs) == ("topic", 2)

@@ -7,6 +7,7 @@ from typing import Final
 
 import pytest
 
+from compactor.model.log import Gap
 from compactor.model.record import TopicPartition
 from tests.support.memory.publisher import PublishFault, PublishStep
 from tests.support.oracle.oracle import Oracle
@@ -16,6 +17,7 @@ from tests.support.oracle.steps import (
     CRASH,
     AnyStep,
     AtFailpoint,
+    ChangeOffset,
     ChangeScope,
     FailingPublisher,
     Fold,
@@ -139,6 +141,16 @@ def test_nothing_is_left_out_for_an_equal_record_that_was_passed_over(tmp_path: 
     assert (logs[U0].published, logs[U1].published, logs[U1].folded_end) == (3, 0, 1)
     oracle.run([Ingest((at(0, b"a", b"2", 40),))])
     assert tables(oracle.simulation)[0] == {b"a": b"2", b"b": b"1"}
+
+
+def test_offsets_of_one_partition_are_given_up_once_the_topic_is_settled(tmp_path: Path) -> None:
+    """Before that a record may have been passed over for one of those: its key would be missing."""
+    more = Ingest((SourceRecord(4, b"c", b"given up"), SourceRecord(4, b"k0", b"stays")))
+    oracle = run(tmp_path, *UNSETTLED, ChangeOffset(4, 1), of_topics=True)
+    assert oracle.simulation.components.catalog.state.log(U1).gaps == ()
+    oracle.run([Tick(), Restart(ONE._replace(lag=500)), more, ChangeOffset(4, 2), Restart(ONE), READ_ON])
+    assert oracle.simulation.components.catalog.state.log(U1).gaps == (Gap(1, 2),)
+    assert tables(oracle.simulation) == ({b"a": b"3", b"b": b"1"}, {b"k0": b"stays"})
 
 
 def test_a_topic_is_not_cleaned_while_a_fold_of_it_is_sent_in_part(tmp_path: Path) -> None:
