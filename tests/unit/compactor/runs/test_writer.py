@@ -362,3 +362,15 @@ def test_records_are_kept_without_an_index_if_its_disk_is_full(tmp_path: Path, m
     parts = list(writer.write(rows, named, "ingest.write"))
     assert sorted((part.file.first, part.file.index) for part in parts) == [(0, None), (1, None), (2, None)]
     assert {info.path for info in storage.walk("runs")} == {part.file.path for part in parts}
+
+
+@pytest.mark.parametrize(("arrived_ms", "has_dictionary"), [(0, True), (None, False)], ids=["new", "rewritten"])
+def test_only_keys_of_new_records_have_a_dictionary(arrived_ms: int | None, has_dictionary: bool) -> None:
+    """Rewritten records are folded, so that a key comes once: a look-up would decode it twice."""
+    storage, rows = MemoryStorage(), [row(0, at, b"%d" % at, b"v") for at in range(10)]
+    written = replace(target(storage), arrived_ms=arrived_ms)
+    (part,) = writer.write([batch(rows)], written, "clean.write")
+    group = pq.ParquetFile(storage.open_input(part.file.path)).metadata.row_group(0)
+    columns = {group.column(at).path_in_schema: group.column(at) for at in range(group.num_columns)}
+    assert columns["key"].has_dictionary_page is has_dictionary
+    assert columns["topic"].has_dictionary_page
