@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -38,7 +39,7 @@ from connectors.runtime.herder import Herder
 from connectors.runtime.lifecycle import RunState, TargetState
 from connectors.runtime.supervisor import RunContext
 from connectors.runtime.supervisor import Supervisor as RealSupervisor
-from connectors.runtime.worker import LEAST_MS, Health, Worker, WorkerParts, WorkerTimings
+from connectors.runtime.worker import LEAST_MS, SWITCH_S, Health, Worker, WorkerParts, WorkerTimings
 from connectors.spark.session import SparkStart
 from tests.support.cli import connector_file, worker_file, worker_over
 from tests.support.spark_standins import StandInSession, starting, up
@@ -154,6 +155,17 @@ def test_a_start_that_takes_long_is_not_silent(worker: Any) -> None:
     assert events[0] == "starting Spark"
     assert set(events[1:-2]) == {"Spark is still starting"}
     assert events[-2:] == ["Spark is up", "Spark is gone"]
+
+
+def test_threads_that_wait_hardly_wait_for_one_that_computes(worker: Any) -> None:
+    """A chain of hostile records computes for seconds, and a publish waits dozens of times."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(5 * SWITCH_S)
+    try:
+        worker(hangs=False, spark=up(StandInSession()))
+        assert sys.getswitchinterval() == pytest.approx(SWITCH_S)
+    finally:
+        sys.setswitchinterval(before)
 
 
 def test_what_does_not_end_in_its_time_is_left(worker: Any) -> None:
