@@ -115,10 +115,10 @@ def read_in_driver(
 ) -> None:
     """Reads a small micro-batch in this process; calls `deliver` for each portion as soon as `writers` have written it.
 
-    A portion that is still being written when the time is over is late: it would be so in the next micro-batch as well,
-    and each holds one of the writers. One that no writer has begun with is missing. Registries are not waited for: a
-    portion for which one has to be asked is read apart by its connector's own thread, which learns the schema for the
-    next ones.
+    Those without a chain come first. A portion that is still being written when the time is over is late: it would be
+    so in the next micro-batch as well, and each holds one of the writers. One that no writer has begun with is missing.
+    Registries are not waited for: a portion for which one has to be asked is read apart by its connector's own thread,
+    which learns the schema for the next ones.
     """
 
     def write(portion: PortionSplit, batches: Iterable[pa.RecordBatch]) -> None:
@@ -128,7 +128,8 @@ def read_in_driver(
             if isinstance(answer, Batch | PortionLateError):
                 deliver(number, answer)
 
-    read_portions = (pair for task in read_tasks for pair in read_bounded(task.portions))
+    read_portions = [pair for task in read_tasks for pair in read_bounded(task.portions)]
+    read_portions.sort(key=lambda pair: pair[0].options.chain is not None)  # those without a chain wait for none
     futures: dict[Future[None], PortionSplit] = {}
     for portion, batches in read_portions:
         try:

@@ -245,6 +245,16 @@ def test_an_unknown_schema_rejects_its_record_alone(found: Portions, memory: Slo
     assert [part.rejected for part in written.parts] == [1]
 
 
+def test_what_has_no_chain_is_written_first(found: Portions) -> None:
+    """The chains before it may take a second each, and there are four writers."""
+    delivered: list[int] = []
+    with ThreadPoolExecutor(1) as writers:
+        read_in_driver(
+            found.tasks(), writers, lambda number, _: delivered.append(number), ChainLimits(portion=-1.0, written=30.0)
+        )
+    assert delivered == [2, 1]
+
+
 class NoThreads(Executor):
     """A pool that can start no thread."""
 
