@@ -17,6 +17,7 @@ from compactor.fold import on_spark
 from compactor.fold.chooser import Folds
 from compactor.fold.latest_per_key import Folded, FoldJob
 from compactor.model.actions import AddPartition, AddTopic, Append, CloseTopic, Publish, SetBuckets
+from compactor.model.position import Position
 from compactor.model.publish_plan import PublishPlan, PublishResult
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
@@ -225,6 +226,28 @@ def test_nothing_behind_touches_a_log_that_is_published_inside_a_folded_run(worl
     )
     ahead = Publish(topic="t", partition=0, end=log.end + 4)
     world.catalog.commit(lambda _: [again, ahead], 0)
+    assert world.changelog.positions.uncertain() == {log.tp}
+    assert world.publish() == [0]
+    assert world.changelog.positions.uncertain() == frozenset()
+
+
+def test_nothing_behind_touches_a_log_with_a_fold_that_only_its_position_names(world: World) -> None:
+    """A rebuild says so in the position: what is published by then is no end before that fold is sent."""
+    world.grow()
+    world.publish()
+    log = world.catalog.state.log(TopicPartition("t", 0))
+    more = Append(topic="t", partition=0, start=log.end, end=log.end + 9, run=run(log.end, log.end + 9, 2))
+    world.catalog.commit(lambda _: [more], 0)
+    state = world.catalog.state
+    position = Position(
+        offset=log.published,
+        catalog_id=state.catalog_id,
+        output_id=state.topics["t"].output_id,
+        fold_end=log.end + 9,
+    )
+    world.outside.overwrite(log.tp, position)
+    world.changelog.positions.forget()
+    world.changelog.resolve_positions(0)
     assert world.changelog.positions.uncertain() == {log.tp}
     assert world.publish() == [0]
     assert world.changelog.positions.uncertain() == frozenset()
