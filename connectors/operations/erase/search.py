@@ -48,7 +48,7 @@ LEVELS: Final = (RUN_LEVEL, SNAPSHOT_LEVEL, TABLE_LEVEL, NOTE_LEVEL)
 """Runs; data files of snapshots; a table's files; everything else: commits, requests, manifests, receipts."""
 
 MOST_FINDINGS: Final = 10_000
-"""Findings that a receipt names: one of more would not be read back."""
+"""Findings that a receipt names, but for the first of each kind in a file, which tells what has to go."""
 _TYPED_KEYS: Final = ("_key", "_rest_key")
 _VACUUM_MS: Final = 4_200_000
 """After so long the vacuum has removed what a dead writer left: its grace of an hour, and ten minutes to the next."""
@@ -97,6 +97,7 @@ class KeySearch:
             at = each.key, each.topic, each.partition
             self._ends[at] = max(each.offset, self._ends.get(at, each.offset))
         self._found: list[Finding] = []
+        self._kinds: set[tuple[str, str]] = set()  # kind and file of what is noted
         self._files: list[str] = []
         self._searched: Counter[str] = Counter()
 
@@ -112,7 +113,7 @@ class KeySearch:
         return self._result()
 
     def _result(self) -> SearchResult:
-        return SearchResult(tuple(self._found[:MOST_FINDINGS]), tuple(self._files), dict(self._searched))
+        return SearchResult(tuple(self._found), tuple(self._files), dict(self._searched))
 
     def _storage(self) -> None:
         storage = self._places.storage
@@ -182,8 +183,10 @@ class KeySearch:
         self._searched[level] += 1
 
     def _note(self, what: str, level: str, storage: Storage, info: FileInfo, **more: Any) -> None:
-        if len(self._found) <= MOST_FINDINGS:
-            self._found.append(Finding(what=what, level=level, file=f"{storage.location}/{info.path}", **more))
+        file = f"{storage.location}/{info.path}"
+        if len(self._found) < MOST_FINDINGS or (what, file) not in self._kinds:
+            self._kinds.add((what, file))
+            self._found.append(Finding(what=what, level=level, file=file, **more))
 
     def _bytes(self, storage: Storage, info: FileInfo, level: str) -> None:
         if self._matcher.is_in(storage.read(info.path, LARGE_BYTES)):
