@@ -49,15 +49,18 @@ def send(
     """
     if not values:
         return ()
-    latest_ms = max([now_ms, *(each.timestamp_ms for each in values)])
+    latest_ms: dict[int, int] = {}  # by key: brokers refuse times far ahead, which one of another key may have
+    for each in values:
+        latest_ms[each.number] = max(now_ms, each.timestamp_ms, latest_ms.get(each.number, now_ms))
     named = {"client.id": f"keyfold-erase-{connector}", "delivery.report.only.error": False}
     producer = make(logged({producers.QUEUE: producers.QUEUE_BYTES // 1024, **config, **named}))
     bootstrap = str(config.get("bootstrap.servers"))
     acknowledged: list[Tombstone] = []
     failures: list[tuple[ToDelete, KafkaError]] = []
     for each in values:
-        delivered = partial(_delivered, each, latest_ms, acknowledged, failures)
-        row = (each.topic, None, each.key, each.partition, delivered, None, latest_ms, _headers(each, order))
+        at_ms = latest_ms[each.number]
+        delivered = partial(_delivered, each, at_ms, acknowledged, failures)
+        row = (each.topic, None, each.key, each.partition, delivered, None, at_ms, _headers(each, order))
         try:
             _produce(producer, row)
         except KafkaException as error:
