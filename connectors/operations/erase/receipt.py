@@ -172,10 +172,16 @@ def decoded(data: bytes, where: str) -> SignedReceipt:
         raise UsageError(f"{where} is no receipt of an erasure: {why(error)}.", _NAME_IT) from None
 
 
-def signed_bytes(data: bytes) -> bytes:
-    """Returns the bytes that the signature of a receipt as it is kept has to be of, fields unknown here included."""
-    said: dict[str, Any] = json.loads(data)
-    return msgspec.json.encode(said["receipt"], order="sorted")
+def signed_bytes(data: bytes, where: str) -> bytes:
+    """Returns the bytes that the signature of a receipt as it is kept has to be of, fields unknown here included.
+
+    Raises UsageError, as `decoded` does, if an unknown field has what no receipt has.
+    """
+    try:
+        said: dict[str, Any] = json.loads(data)
+        return msgspec.json.encode(said["receipt"], order="sorted")
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{where} is no receipt of an erasure: {why(error)}.", _NAME_IT) from None
 
 
 _NAME_IT: Final = "Name the file that keyfold erase has written."

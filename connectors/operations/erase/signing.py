@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -109,7 +108,7 @@ def fault_of(signed: SignedReceipt, content: bytes, key: Ed25519PublicKey) -> st
         return f"it was signed with another key: {signed.public_key[:60]}"
     try:
         key.verify(base64.b64decode(signed.signature, validate=True), content)
-    except (InvalidSignature, binascii.Error):
+    except (InvalidSignature, ValueError):
         return "its signature is not of what it says: it was changed"
     return None
 

@@ -59,7 +59,7 @@ def verify(
     """
     data = _content(file)
     signed = decoded(data, str(file))
-    fault = signing.fault_of(signed, signed_bytes(data), signing.trusted_key(worker, public_key))
+    fault = signing.fault_of(signed, signed_bytes(data, str(file)), signing.trusted_key(worker, public_key))
     receipt = signed.receipt
     salt = _salt(receipt, file)
     ordered = None if keys is None else _in_order(receipt, salt, keys)

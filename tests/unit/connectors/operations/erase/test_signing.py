@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from msgspec.structs import replace
 
 from connectors.config.worker import WorkerConfig
 from connectors.errors import ConfigError, UsageError
@@ -54,7 +55,7 @@ def _receipt() -> Receipt:
 
 def _fault(file: Path, data: bytes) -> str | None:
     key = signing.trusted_key(_worker(file), None)
-    return signing.fault_of(decoded(data, "it"), signed_bytes(data), key)
+    return signing.fault_of(decoded(data, "it"), signed_bytes(data, "it"), key)
 
 
 def test_the_key_is_made_once_and_for_this_account(tmp_path: Path) -> None:
@@ -111,10 +112,24 @@ def test_a_public_key_is_enough_to_check(tmp_path: Path) -> None:
     worker = _worker(tmp_path / "absent.pem")
     data = encoded(signing.sign(_receipt(), private))
     key = signing.trusted_key(worker, public)
-    assert signing.fault_of(decoded(data, "it"), signed_bytes(data), key) is None
+    assert signing.fault_of(decoded(data, "it"), signed_bytes(data, "it"), key) is None
     with pytest.raises(UsageError, match="no key to check a receipt with"):
         signing.trusted_key(worker, None)
     assert not (tmp_path / "absent.pem").exists()
+
+
+@pytest.mark.parametrize("signature", ["\u00e9", "AAAA", "="])
+def test_what_is_no_signature_does_not_count(signature: str, tmp_path: Path) -> None:
+    """Anybody can write one beside the public key; it need not even be ASCII."""
+    file = tmp_path / "key.pem"
+    data = encoded(replace(signing.sign(_receipt(), signing.private_key(file)), signature=signature))
+    assert "was changed" in (_fault(file, data) or "")
+
+
+def test_a_number_that_is_too_long_is_refused() -> None:
+    """In a field that is not read, Python's own decoder meets it first."""
+    with pytest.raises(UsageError, match="it is no receipt"):
+        signed_bytes(b'{"receipt":{"note":%s}}' % (b"9" * 5_000), "it")
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b'{"receipt":{}}', b"\xff"])
