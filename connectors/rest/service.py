@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -25,10 +24,6 @@ if TYPE_CHECKING:
 
 ADMIN: Final = "admin.listeners"
 ASK_S: Final = 10.0
-TURN_S: Final = 0.001
-"""After how long (s) a thread that computes lets another have the interpreter, in a worker with REST. With Python's
-5 ms, a look-up waits so long each time that it has read a file: next to a thread that is busy for a third of the time,
-241 look-ups/s of random keys were answered, and 325 with 1 ms. With 0.3 ms it were 339."""
 
 
 @contextmanager
@@ -70,8 +65,6 @@ def listening(
     topics, slow = ActiveTopics(herder.connector), Slow(limits.wait_s)
     context = RestContext(herder, topics, worker, state, identity, metrics, LoggerLevels(), clock, slow)
     with ExitStack() as stack:
-        stack.callback(sys.setswitchinterval, sys.getswitchinterval())
-        sys.setswitchinterval(TURN_S)
         for listener in bound:
             stack.callback(listener.socket.close)
         stack.callback(cluster.stop)

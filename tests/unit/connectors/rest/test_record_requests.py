@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -49,12 +48,6 @@ def test_the_latest_record_of_each_key_is_shown(worker: RestWorker) -> None:
         ("a", 1, 0, {"base64": "/w=="}, True),
     ]
     assert answer["ends"] == {"t": {"0": 3, "1": 2}}
-
-
-def test_look_ups_wait_a_millisecond_for_a_thread_that_computes(worker: RestWorker) -> None:
-    """Python's five would be added to a look-up each time that it reads a file."""
-    assert worker.health == "healthy"
-    assert sys.getswitchinterval() == pytest.approx(0.001)
 
 
 def test_bytes_are_base64_and_keys_may_be_hexadecimal(worker: RestWorker) -> None:
