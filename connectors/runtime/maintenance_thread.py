@@ -111,16 +111,21 @@ class MaintenanceThread(CancellableJob):
         """Takes a snapshot when one is due; if there was nothing to take, tries again after a minute.
 
         Many connectors that are due at once find the turn of typed snapshots taken: each tries again as soon as it is
-        free. A minute later they would all meet again, and one of them be served.
+        free. A minute later they would all meet again, and one of them be served. One that held the turn for a minute
+        leaves it to them for a minute.
         """
         now_ms = self._clock.now_ms()
         waiting = not self._schedule.snapshots or self._clock.monotonic_ms() < self._next_snapshot_ms
         if waiting or not self._maintenance.snapshots.due(now_ms):
             return
+        began_ms = self._clock.monotonic_ms()
         try:
             taken = self._maintenance.snapshot(now_ms, asked=False)
         except (SnapshotStorageError, SnapshotError) as error:  # folds, publishing and vacuum go on without snapshots
             self._maintenance.snapshots.failed(error, self._clock.now_ms())
             taken = ()
-        if not taken and not self._maintenance.snapshots.lost_turn:
-            self._next_snapshot_ms = self._clock.monotonic_ms() + SNAPSHOT_RETRY_MS
+        ended_ms = self._clock.monotonic_ms()
+        if taken and self._maintenance.snapshots.typed is not None:
+            self._next_snapshot_ms = ended_ms + (ended_ms - began_ms)
+        elif not taken and not self._maintenance.snapshots.lost_turn:
+            self._next_snapshot_ms = ended_ms + SNAPSHOT_RETRY_MS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import Mock
@@ -37,6 +38,8 @@ class Work:
         self.rounds = 0
         self.snapshots_due = False
         self.lost_turn = False
+        self.typed: object = None
+        self.takes: Callable[[], object] = lambda: None
         self.taken: tuple[object, ...] = ()
         self.fails: Exception | None = None
         self.snapshot_fails: Exception | None = None
@@ -59,6 +62,7 @@ class Work:
         self.did.append("snapshot")
         if self.snapshot_fails:
             raise self.snapshot_fails
+        self.takes()
         return self.taken
 
     def failed(self, error: Exception, now_ms: int) -> None:
@@ -109,6 +113,17 @@ def test_a_snapshot_without_anything_to_take_is_tried_again_later() -> None:
     assert [after(thread, clock, work, ms) for ms in (pause_ms, 0)] == [["snapshot"], ["snapshot"]]
     work.taken, work.lost_turn = (), True
     assert [after(thread, clock, work, 0) for _ in range(2)] == [["snapshot"], ["snapshot"]], "Another had its turn."
+
+
+def test_a_long_typed_snapshot_leaves_the_turn_to_others_for_as_long() -> None:
+    """One that is due at once, by a topic of thousands of columns, would hold the one turn of a worker for good."""
+    work, clock = Work(), ManualClock()
+    thread, _ = background(work, clock, MaintenanceSchedule(initial_delay_ms=10**9, backoff_ms=0))
+    work.snapshots_due, work.typed, work.taken = True, object(), ("one",)
+    work.takes = lambda: clock.advance(5_000)
+    assert [after(thread, clock, work, ms) for ms in (0, 4_999, 1)] == [["snapshot"], [], ["snapshot"]]
+    work.typed = None
+    assert [after(thread, clock, work, ms) for ms in (5_000, 0)] == [["snapshot"], ["snapshot"]], "Bytes need no turn."
 
 
 def test_once_takes_no_snapshot_by_the_clock() -> None:
