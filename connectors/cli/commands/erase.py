@@ -23,7 +23,9 @@ from connectors.errors import EXIT_FAILED, EXIT_PENDING, UsageError
 from connectors.operations.request_timeout import TIMEOUT_S
 
 KeysOption = Annotated[list[str] | None, typer.Option("--key", help="A key, as text; may be repeated.", metavar="K")]
-FileOption = Annotated[Path | None, typer.Option("--keys-from", help="A file with a key a line.", metavar="FILE")]
+FileOption = Annotated[
+    Path | None, typer.Option("--keys-from", help="A file with a key a line, which may end in CR LF.", metavar="FILE")
+]
 PinnedOption = Annotated[bool, typer.Option("--pinned", help="Also unpin and remove pinned snapshots.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
 ReceiptOption = Annotated[Path | None, typer.Option("--receipt", help="A further copy of the receipt.", metavar="FILE")]
@@ -143,9 +145,10 @@ def _lines(file: Path) -> list[str]:
     try:
         with file.open("rb") as stream:
             data = stream.read(_MOST_BYTES + 1)
-        text = data.decode()
+        text = data.decode("utf-8-sig")  # an editor may have put a mark before the first key
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"The keys of {file} cannot be read: {error}.", "A key a line; --hex for bytes.") from error
     if len(data) > _MOST_BYTES:
         raise UsageError(f"{file} has more than {_MOST_BYTES:,} bytes.", "Erase the keys in several runs.")
-    return [line for line in text.split("\n") if line]
+    lines = (line.removesuffix("\r") for line in text.split("\n"))
+    return [line for line in lines if line]

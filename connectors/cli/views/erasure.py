@@ -52,6 +52,7 @@ def erased_text(done: Erasure) -> str:
     """Says what an erasure has done, and what is left."""
     receipt = done.signed.receipt
     sent = sum(each.sent for each in receipt.tombstones)
+    absent = len(receipt.keys) - len({each.key for each in receipt.tombstones})
     done_text = (
         f"{len(receipt.keys):,} keys, {sent:,} tombstones sent, {len(receipt.snapshots_removed):,} snapshots and "
         f"{receipt.run_files_removed:,} run files removed, {sum(receipt.searched.values()):,} files searched."
@@ -59,6 +60,7 @@ def erased_text(done: Erasure) -> str:
     lines = [
         _STATES[receipt.state],
         done_text,
+        *([f"No log had anything of {absent:,} keys: check how they are written."] if absent else []),
         *(f"Older versions of the table of {topic} stay: {why}." for topic, why in receipt.held.items()),
         *_findings(receipt.findings),
         *_elsewhere(receipt.elsewhere),

@@ -14,8 +14,10 @@ from msgspec.structs import replace
 
 from compactor.model.actions import CloseTopic, Publish
 from compactor.snapshot import pins
+from connectors.cli.views.erasure import erased_text
 from connectors.operations.erase import signing
-from connectors.operations.erase.receipt import Receipt, Tombstone, encoded, erased_keys
+from connectors.operations.erase.receipt import Receipt, Tombstone, decoded, encoded, erased_keys
+from connectors.operations.erase.run import Erasure
 from tests.support.cli import connector_file, invoke, keep, row, storage_of, worker_file
 from tests.support.engine import row as engine_row
 from tests.support.kept_snapshots import KeptSnapshots
@@ -41,6 +43,24 @@ def test_a_dry_run_says_what_would_be_done(tmp_path: Path) -> None:
     assert (shown["absent"], shown["snapshots"]) == (1, [])
     assert "orders-0: a value at offset 2" in _erase(tmp_path, "--key", KEY, "--dry-run").stdout
     assert not storage_of(tmp_path).exists("erasures")
+
+
+def test_keys_may_come_from_any_editor(tmp_path: Path) -> None:
+    """With a byte order mark before them, and CR LF at the ends of lines, they are the same keys."""
+    keep(tmp_path, ROWS, [Publish(topic="orders", partition=0, end=4)])
+    listed = tmp_path / "keys"
+    listed.write_bytes(f"\ufeff{KEY}\r\ngone\r\n\r\n".encode())
+    shown = json.loads(_erase(tmp_path, "--keys-from", listed, "--dry-run", "--json").stdout)
+    assert (len(shown["values"]), len(shown["tombstones"]), shown["absent"]) == (1, 1, 0)
+
+
+def test_keys_of_which_no_log_has_anything_are_counted(tmp_path: Path) -> None:
+    """One that is misspelt would else look as if it were erased."""
+    tombstone = Tombstone(key=0, topic="orders", partition=0, offset=9, timestamp_ms=1, sent=True)
+    receipt = decoded(_receipt(tmp_path, tombstone)[0].read_bytes(), "it")
+    misspelt = replace(receipt, receipt=replace(receipt.receipt, tombstones=()))
+    assert "No log had anything" not in erased_text(Erasure("receipt.json", receipt))
+    assert "No log had anything of 1 keys" in erased_text(Erasure("receipt.json", misspelt))
 
 
 @pytest.mark.parametrize(
