@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import structlog
 
+from compactor.arrow_start import begin_without_pandas
 from compactor.errors import KeyfoldError, OutOfRoomError
 from compactor.model import record
 from compactor.spark.errors import KEY, briefly, tagging, unwrapping
@@ -39,6 +40,7 @@ def run(
     schema, key = answers.append(_REQUESTS), KEY
 
     def of_numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        begin_without_pandas()
         before = REQUESTS.values()
         with tagging(key):
             for batch in batches:

@@ -24,6 +24,7 @@ import structlog
 from msgspec import Struct
 from msgspec.structs import replace
 
+from compactor.arrow_start import begin_without_pandas
 from compactor.errors import KeyfoldError
 from compactor.ingest.appends import Batch
 from compactor.ingest.ingest import WRITTEN, error_row, full_row, portions, write_level0
@@ -83,8 +84,7 @@ def read_task(task: ReadTask, limits: ChainLimits = LIMITS) -> Iterator[pa.Recor
     row of kind `error` says so. Of any other task such a row says why, and it may end early. A task without portions
     prepares its process for the next one.
     """
-    if not task.portions:
-        pa.array([""])  # Arrow imports pandas for the first array that it makes: a quarter of a second
+    begin_without_pandas()
     if task.bounded:
         yield from _read_bounded_task(task, limits)
         return

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
+from compactor.arrow_start import begin_without_pandas
 from connectors.cli.commands.dump import TextOption, shows_text
 from connectors.cli.options import ConnectorArgument, SomePartitionOption, SomeTopicOption, WorkerOption, configs_of
 from connectors.cli.output import JsonLines, note
@@ -39,7 +39,7 @@ def get(
     For example: keyfold get customers.json ann --text
     """
     wanted = parsed(keys, as_hex=as_hex, as_json=as_json)
-    _do_without_pandas()
+    begin_without_pandas()
     config, settings = configs_of(connector, worker)
     from compactor.catalog.catalog import Catalog
     from connectors.config.stores import connector_storage
@@ -62,32 +62,6 @@ def get(
         note(f"Nothing is kept of {_printable(key)}.")
     if answer.absent:
         raise typer.Exit(EXIT_FAILED)
-
-
-class _NoPandas:
-    """Refuses an import of pandas, as a finder of Python's."""
-
-    def find_spec(self, name: str, *_: object) -> None:
-        """Returns None: other modules are left to the other finders."""
-        if name == "pandas":
-            raise ImportError(name)
-
-
-def _do_without_pandas() -> None:
-    """Keeps Arrow from importing pandas with its first array: it takes half of the second that a look-up may take.
-
-    Arrow tries once in a process. This one needs none of what pandas would add.
-    """
-    if "pandas" in sys.modules:
-        return
-    refusing = _NoPandas()
-    sys.meta_path.insert(0, refusing)
-    try:
-        import pyarrow as pa
-
-        pa.array([])
-    finally:
-        sys.meta_path.remove(refusing)
 
 
 def parsed(keys: Sequence[str], *, as_hex: bool, as_json: bool) -> list[bytes]:
