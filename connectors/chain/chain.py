@@ -23,6 +23,7 @@ from compactor.errors import DEFECT, IngestError
 from compactor.model.record import NULL_KEY, ORDER_VALUE, SOURCE, TopicPartition
 from connectors.chain import quoted_settings
 from connectors.chain.added_headers import AddedHeaders
+from connectors.chain.compared_keys import Compared
 from connectors.chain.conversion import RejectedError, conversion_of
 from connectors.chain.key_identity import KeyIdentity, key_identity
 from connectors.chain.null_values import with_tombstones
@@ -255,23 +256,27 @@ class Chain:
         If the time of `growth` is over, so is a piece.
         """
         rows = Rows(batch, is_compared=self._identity is not None, is_ordered=self._order is not None)
+        known: list[tuple[bytes | None, Compared | None]] = [(None, None)] * batch.num_rows
+        if self._identity is not None:
+            known = [*zip(rows.keys, self._identity.of_many(batch["key"]).whole().each(), strict=True)]
         for row in range(batch.num_rows):
             self._patience.check()
             if len(rows.keys[row] or b"") + len(rows.values[row] or b"") > _LARGE:
-                uncollected(partial(self._row, rows, row))  # what it makes is let go at its end, without a pass
+                # What it makes is let go at its end, without a pass of the collector.
+                uncollected(partial(self._row, rows, row, *known[row]))
             else:
-                self._row(rows, row)
+                self._row(rows, row, *known[row])
             is_over = growth.is_over  # looked at for each record, as each may take long
             if (is_over or rows.written > _PIECE_BYTES) and row + 1 < batch.num_rows:
                 yield self._piece(rows, row + 1)
         yield self._piece(rows, batch.num_rows)
 
-    def _row(self, rows: Rows, row: int) -> None:
-        """Puts what becomes of a row in its place, with the identity of its key."""
+    def _row(self, rows: Rows, row: int, read: bytes | None, known: Compared | None) -> None:
+        """Puts what becomes of a row in its place, with the identity of its key; `read` and `known`: see `_compare`."""
         if self._transforms and rows.rejected[row] is None:
             self._transform(rows, row)
         if self._identity is not None and rows.rejected[row] is None:
-            self._compare(rows, self._identity, row)
+            self._compare(rows, self._identity, row, read, known)
 
     def _piece(self, rows: Rows, end: int) -> Piece:
         """Returns what the rows before `end` have become, without those that were returned before."""
@@ -286,8 +291,8 @@ class Chain:
         self._patience.check()
         return self._value.is_null(headers, value)
 
-    def _compare(self, rows: Rows, identity: KeyIdentity, row: int) -> None:
-        """Finds the identity of the key of a row.
+    def _compare(self, rows: Rows, identity: KeyIdentity, row: int, read: bytes | None, known: Compared | None) -> None:
+        """Finds the identity of the key of a row, of which the key that was `read` is compared by `known`, if it is.
 
         A record with a key that has none is rejected and restored as it was read.
         """
@@ -296,7 +301,10 @@ class Chain:
             return
         try:
             check_size(len(key), self._key.most)
-            rows.set_compared(row, identity.of(rows.headers_of(row), key))
+            headers = rows.headers_of(row)
+            if known is None or key is not read or any(header.key in _NAMING for header in headers):
+                known = identity.of(headers, key)
+            rows.set_compared(row, known)
         except RegistryError as error:
             raise rows.located(error, row) from error
         except Exception as error:  # noqa: BLE001  # a schema may hold anything: it is the record's own

@@ -34,6 +34,11 @@ class ComparedKeys(NamedTuple):
     encoding: pa.StringArray
     is_known: Rows
 
+    def each(self) -> list[Compared | None]:
+        """Returns what each key is compared by; None if that is not known."""
+        rows = zip(self.identity.to_pylist(), self.encoding.to_pylist(), self.is_known.tolist(), strict=True)
+        return [Compared(identity, encoding) if is_known else None for identity, encoding, is_known in rows]
+
 
 class ComparedParts:
     """Puts together what `count` keys are compared by, of parts that were found in different ways."""

@@ -351,3 +351,28 @@ def test_partitions_of_dropped_records_are_counted(memory: MemoryRegistry) -> No
     columns.filtered.clear()
     columns.apply(some)
     assert columns.filtered == {TopicPartition("b", number): 1 for number in range(3)}
+
+
+def test_a_chain_that_goes_record_by_record_compares_keys_at_once(memory: MemoryRegistry) -> None:
+    """But a key of which a header names the schema, and keys that a step has changed."""
+    fixed = {
+        "type": "record",
+        "name": "F",
+        "fields": [{"name": "a", "type": {"type": "fixed", "name": "X", "size": 9}}],
+    }
+    named = (("apicurio.key.contentId", struct.pack(">q", memory.add(fixed))),)
+    some = [(key, value, named if number == 70 else ()) for number, (key, value, _) in enumerate(orders(memory, 80))]
+    two = {"transforms": "row,more", "transforms.more.type": "InsertHeader", "transforms.more.header": "h",
+           "transforms.more.value.literal": "1", "compaction.key.identity": "avro"}  # fmt: skip
+    chain = Chain(chain_spec({**AVRO, **UNWRAP, **two}), str)
+    for _ in range(2):
+        made = chain.apply(batch(some))
+        texts = [f'{{"id":"k{number % 50}"}}' for number in range(80)]
+        texts[70] = f'{{"a":b"{(some[70][0] or b"").hex()}"}}'
+        assert [each and each.decode() for each in made["key_identity"].to_pylist()] == texts
+    changed = {"transforms": "key", "transforms.key.type": "org.apache.kafka.connect.transforms.ReplaceField$Key",
+               "transforms.key.renames": "id:name", "compaction.key.identity": "avro"}  # fmt: skip
+    chain = Chain(chain_spec({**AVRO, **changed}), str)
+    for _ in range(2):
+        made = chain.apply(batch([(key, None, ()) for key, _, _ in some]))
+        assert made["key_identity"].to_pylist() == [b'{"name":"k%d"}' % (number % 50) for number in range(80)]
