@@ -77,14 +77,18 @@ class Patience:
 
     def _begin_turn(self) -> None:
         if self._turn is not None and not self._turn.begin():
-            raise self.late()
+            raise self._overdue()
 
     def check(self) -> None:
         """Raises PortionLateError if the time in all is over, or it was stopped; others may have their turn here."""
-        if self._stopped() or (self._turn is not None and not self._turn.look()):
-            raise self.late()
-        if self._clock.monotonic_ms() > self._ends_ms:
-            raise PortionLateError("Its converters and transforms take longer than others can wait.", _LEFT)
+        has_turn = self._turn is None or self._turn.look()
+        if not has_turn or self._stopped() or self._clock.monotonic_ms() > self._ends_ms:
+            raise self._overdue()
+
+    def _overdue(self) -> PortionLateError:
+        if self._stopped():
+            return self.late()
+        return PortionLateError("Its converters and transforms take longer than others can wait.", _LEFT)
 
     def late(self) -> PortionLateError:
         """Returns the error for a wait that was too long, or that a stop has ended."""

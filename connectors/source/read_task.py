@@ -122,7 +122,11 @@ def read_in_driver(
     """
 
     def write(portion: PortionSplit, batches: Iterable[pa.RecordBatch]) -> None:
-        patience = Patience(0.0, limits.portion, turn=ChainTurn(DRIVERS, urgent=True))
+        until = time.monotonic() + limits.portion
+        chain_turn = ChainTurn(
+            DRIVERS, lambda: time.monotonic() > until, urgent=True
+        )  # a writer waits no longer for it
+        patience = Patience(0.0, limits.portion, turn=chain_turn)
         rows = (row for batch in _write_bounded(portion, batches, patience) for row in batch.to_pylist())
         for number, answer in portions(rows).items():
             if isinstance(answer, Batch | PortionLateError):

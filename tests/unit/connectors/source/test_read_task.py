@@ -245,6 +245,17 @@ def test_an_unknown_schema_rejects_its_record_alone(found: Portions, memory: Slo
     assert [part.rejected for part in written.parts] == [1]
 
 
+def test_a_chain_of_a_micro_batch_waits_for_its_turn_no_longer_than_it_may_take(found: Portions) -> None:
+    """It would hold one of the writers else, for as long as others compute."""
+    delivered: dict[int, Any] = {}
+    assert DRIVERS.take(lambda: False, urgent=False)
+    with ThreadPoolExecutor(1) as writers:
+        read_in_driver(found.tasks(), writers, delivered.__setitem__, ChainLimits(portion=0.1, written=30.0))
+    DRIVERS.give()
+    assert {number: type(one) for number, one in delivered.items()} == {1: PortionLateError, 2: Batch}
+    assert "converters and transforms" in delivered[1].message
+
+
 def test_what_has_no_chain_is_written_first(found: Portions) -> None:
     """The chains before it may take a second each, and there are four writers."""
     delivered: list[int] = []
