@@ -64,6 +64,7 @@ class Delivered:
         self.left_out = frozenset[str]()
         self.silent_from_ms: int | None = None
         """When the source falls silent; None if it answers."""
+        self.pinned_ends = None
 
     @property
     def silent_ms(self) -> int:
@@ -313,7 +314,8 @@ def test_a_pause_gives_up_what_is_being_filled() -> None:
     """Nothing of it was taken: it is read again once the connector is resumed."""
     reading = Reading(BATCH, BATCH)
 
-    def take(_: Batch, __: int, paused: Callable[[], bool]) -> None:
+    def take(_: Batch, __: int, paused: Callable[[], bool], pinned_ends: None) -> None:
+        assert pinned_ends is reading.subscription.pinned_ends
         if not reading.subscription.said.count("pause"):
             assert not paused()
             reading.paused.set()
