@@ -80,7 +80,8 @@ class Delivered:
         self._clock.advance(STEP_MS)
         return self._left.pop(0)
 
-    def taken(self, batch: Batch) -> None:
+    def taken(self, batch: Batch, kept: Batch) -> None:
+        assert kept is batch
         self.taken_batches.append(batch)
 
     def give_up(self) -> None:
@@ -113,7 +114,7 @@ class Reading:
         self.engine = Mock()
         self.engine.is_settled.return_value = False
         self.engine.topics_aside = frozenset()
-        self.engine.take.side_effect = lambda *_: self._note("take")
+        self.engine.take.side_effect = self._take
         self.engine.tick.side_effect = lambda _: self._note("tick")
         self.engine.commit.side_effect = lambda *_: self.topics(found=True)
         self.left = threading.Event()
@@ -140,6 +141,10 @@ class Reading:
     def topics(self, *, found: bool) -> bool:
         self._note("topics")
         return found
+
+    def _take(self, batch: Batch, *_: object) -> Batch:
+        self._note("take")
+        return batch
 
     def _note(self, what: str) -> None:
         self.calls.append((what, self.clock.now_ms()))
@@ -314,13 +319,14 @@ def test_a_pause_gives_up_what_is_being_filled() -> None:
     """Nothing of it was taken: it is read again once the connector is resumed."""
     reading = Reading(BATCH, BATCH)
 
-    def take(_: Batch, __: int, paused: Callable[[], bool], pinned_ends: None) -> None:
+    def take(batch: Batch, _: int, paused: Callable[[], bool], pinned_ends: None) -> Batch:
         assert pinned_ends is reading.subscription.pinned_ends
         if not reading.subscription.said.count("pause"):
             assert not paused()
             reading.paused.set()
             assert paused()
             raise StoppedError("A stop came.")
+        return batch
 
     reading.engine.take.side_effect = take
     reading.thread.start()
@@ -336,7 +342,7 @@ def test_a_portion_that_needs_too_much_at_once_is_read_in_smaller_ones(*, halves
     """One of a single offset cannot be: the connector fails with what to set."""
     reading = Reading(BATCH, BATCH)
     reading.subscription.halves = halves
-    reading.engine.take.side_effect = [PortionTooLargeError("Too much."), None]
+    reading.engine.take.side_effect = [PortionTooLargeError("Too much."), BATCH]
     reading.run()
     assert reading.subscription.said.count("halve") == 1
     if halves:
