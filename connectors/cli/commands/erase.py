@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from connectors.cli.commands.get import HexOption, parsed
+from connectors.cli.commands.get import HOW_KEPT, HexOption, parsed
 from connectors.cli.options import (
     ConnectorArgument,
     JsonOption,
@@ -79,6 +79,8 @@ def take(
     if dry_run:
         plan = eraser.plan()
         show(plan, lambda: view.plan_text(plan), as_json=as_json)
+        if plan.absent:
+            note(f"next: {HOW_KEPT}")
         return
     done = eraser.run()
     if receipt is not None:

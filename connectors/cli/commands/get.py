@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -13,6 +13,12 @@ from connectors.cli.commands.dump import TextOption, shows_text
 from connectors.cli.options import ConnectorArgument, SomePartitionOption, SomeTopicOption, WorkerOption, configs_of
 from connectors.cli.output import JsonLines, note
 from connectors.errors import EXIT_FAILED, UsageError
+
+HOW_KEPT: Final = (
+    "Keys are compared by their bytes, with the schema and the spaces that they have. keyfold dump CONNECTOR.json "
+    "--partition P --max 1 --text shows how one is kept."
+)
+"""What to do about a key of which nothing is kept: a key of a converter is often given as its value alone."""
 
 KeysArgument = Annotated[list[str], typer.Argument(help="The keys, as text.", metavar="KEY")]
 HexOption = Annotated[bool, typer.Option("--hex", help="The keys are bytes in hexadecimal digits.")]
@@ -61,6 +67,7 @@ def get(
     for key in answer.absent:
         note(f"Nothing is kept of {_printable(key)}.")
     if answer.absent:
+        note(f"next: {HOW_KEPT}")
         raise typer.Exit(EXIT_FAILED)
 
 
@@ -85,7 +92,7 @@ def _of_json(key: str) -> bytes:
     try:
         return json.dumps(json.loads(key), separators=(",", ":"), ensure_ascii=False).encode()
     except ValueError as error:
-        raise UsageError(f'The key "{key}" is no JSON: {error}.', "For example --json '{\"id\":7}'.") from None
+        raise UsageError(f'The key "{key}" is no JSON: {error}.', "For example '{\"id\":7}'.") from None
 
 
 def _printable(key: bytes) -> str:

@@ -37,7 +37,7 @@ def plan_text(plan: ErasurePlan) -> str:
     """Says what an erasure would do."""
     lines = [
         f"{len(plan.values):,} values would get a tombstone, {len(plan.tombstones):,} keys have one in a partition.",
-        f"Nothing is kept of {plan.absent:,} keys.",
+        f"Keys of which nothing is kept: {plan.absent:,}.",
         *(f"{each.topic}-{each.partition}: a value at offset {each.offset}" for each in plan.values[:_NAMED]),
         *(
             f"Snapshot {each.topic}/{each.id} would go{': it is pinned' if each.pinned else ''}."

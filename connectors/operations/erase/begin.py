@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, Final
 
 import pyarrow as pa
 from msgspec import Struct
@@ -12,18 +13,23 @@ from compactor.catalog.catalog import Catalog
 from compactor.errors import MissingFileError
 from compactor.lookup.latest import asked_for, latest_records
 from compactor.model.log import PartitionLog
-from compactor.model.record import KEY_IDENTITY
+from compactor.model.record import KEY_IDENTITY, TopicPartition
 from compactor.model.state import CatalogState
+from compactor.runs import reader
+from compactor.runs.scan import between
 from compactor.snapshot import pins
 from compactor.storage.base import Storage
 from connectors.chain.spec import ChainSpec
 from connectors.config.connector import ConnectorConfig
 from connectors.config.engine_settings import kept_catalog
 from connectors.errors import ConfigError, ConflictError, UsageError
-from connectors.operations.erase.receipt import BYTES, UNCOMPARED, UNSEARCHED, VALUE, Tombstone
+from connectors.operations.erase.receipt import BYTES, UNCOMPARED, UNSEARCHED, VALUE, Finding, Tombstone, canonical_key
 from connectors.operations.erase.search import TABLE_LEVEL, SearchResult, snapshot_ids
 from connectors.operations.erase.tombstones import ToDelete
 from connectors.operations.get import compared_keys
+
+_MOST_COMPARED: Final = 100
+"""Rows of snapshots that are compared with what is kept: each opens a file, and wrong bytes show in the first."""
 
 
 class HeldSnapshot(Struct, frozen=True):
@@ -148,6 +154,37 @@ def check_keys_pass(connector: ConnectorConfig, chain: ChainSpec, values: Sequen
             "with a kept key may not come out as one of that key.",
             "Delete the keys at the source. Once keyfold get shows them with value null, run this command again.",
         )
+
+
+def check_forms(
+    storage: Storage,
+    connector: ConnectorConfig,
+    state: CatalogState,
+    keys: Sequence[bytes],
+    findings: Iterable[Finding],
+) -> None:
+    """Raises UsageError if a row with an erased key is of a record that is kept under other bytes of that key.
+
+    A tombstone with the given bytes would not delete the record, and the next snapshot would have its row again.
+    `findings` are rows in snapshots, of keys of which the logs keep nothing. Raises StorageError.
+    """
+    logs = {log.tp: log for log in state.logs}
+    for each in islice(findings, _MOST_COMPARED):
+        if each.topic is None or each.partition is None or each.offset is None or each.key is None:
+            continue
+        log = logs.get(TopicPartition(each.topic, each.partition))
+        if log is None:
+            continue
+        asked = canonical_key(keys[each.key])
+        for batch in reader.read(storage, between(log, each.offset, each.offset + 1), ("key", "value")):
+            for row in batch.to_pylist():
+                if row["value"] is not None and asked is not None and canonical_key(row["key"] or b"") == asked:
+                    raise UsageError(
+                        f"Connector {connector.name} keeps a key under other bytes than those that are given: "
+                        f"{each.topic}-{each.partition} at offset {each.offset}. Nothing was done.",
+                        "Give its bytes, with their schema and spaces: keyfold dump CONNECTOR.json --topic "
+                        f"{each.topic} --partition {each.partition} --text prints them.",
+                    )
 
 
 def held_snapshots(result: SearchResult, place: Storage | None, connector: str) -> tuple[HeldSnapshot, ...]:

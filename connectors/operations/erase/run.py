@@ -43,7 +43,7 @@ from connectors.operations.erase.receipt import (
     path_of,
     state_of,
 )
-from connectors.operations.erase.search import LEVELS, RUN_LEVEL, KeySearch, SearchPlaces, SearchResult
+from connectors.operations.erase.search import LEVELS, RUN_LEVEL, SNAPSHOT_LEVEL, KeySearch, SearchPlaces, SearchResult
 from connectors.operations.erase.tombstones import ToDelete, send
 from connectors.operations.request_timeout import RequestTimeout
 from connectors.operations.worker_request import DEFAULT_TIMEOUT, POLL_MS, answered, request
@@ -103,10 +103,12 @@ class Eraser:
         begin.check_keys_pass(self._connector, self._connector.chain_spec(self._worker.given), values)
         salt = new_salt()
         result = self._search(state, salt, tombstones, 0).snapshots()
+        kept = {each.number for each in values} | {each.key for each in tombstones}
+        absent = (each for each in result.of(SNAPSHOT_LEVEL, VALUE) if each.key not in kept)
+        begin.check_forms(self._storage, self._connector, state, self._keys, absent)
         topic = self._options.topic
         snapshots = begin.held_snapshots(result, self._place, self._connector.name)
         tables = begin.held_tables(result, state, self._place, self._connector.name)
-        kept = {each.number for each in values} | {each.key for each in tombstones}
         return ErasurePlan(
             values=tuple(values),
             tombstones=tuple(tombstones),

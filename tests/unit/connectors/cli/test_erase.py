@@ -126,6 +126,25 @@ def test_a_tombstone_that_is_not_published_is_waited_for(tmp_path: Path) -> None
     assert (asked, len(storage_of(tmp_path).list("erasures"))) == ([], 1)
 
 
+def test_a_key_that_is_kept_under_other_bytes_is_refused(tmp_path: Path) -> None:
+    """A typed snapshot has its row: that would be removed, and come again with the next snapshot."""
+    schema = b'{"schema": {"type": "struct"}, "payload": {"id": 1}}'
+    keep(tmp_path, [row(0, schema, b"v")], [Publish(topic="orders", partition=0, end=1)])
+    snapshot = tmp_path / "snapshots" / "orders-keeper" / "orders" / "20260101T000000Z-00aa11" / "data"
+    snapshot.mkdir(parents=True)
+    table = pa.table({"_key": [{"id": 1}], "_partition": [0], "_offset": [0]})
+    pq.write_table(table, snapshot / "part.parquet")
+    settings = {"snapshot.location": str(tmp_path / "snapshots")}
+    for words in ((), ("--dry-run",)):
+        refused = _erase(tmp_path, "--key", '{"id":1}', *words, **settings)
+        assert (refused.exit_code, "orders-0 at offset 0. Nothing was done." in refused.stderr) == (2, True)
+        assert "--topic orders --partition 0 --text prints them" in refused.stderr
+    shown = json.loads(_erase(tmp_path, "--key", schema.decode(), "--dry-run", "--json", **settings).stdout)
+    assert [each["offset"] for each in shown["values"]] == [0]
+    absent = _erase(tmp_path, "--key", '{"id":2}', "--dry-run", **settings)
+    assert (absent.exit_code, "keyfold dump" in absent.stderr) == (0, True)
+
+
 def _receipt(folder: Path, *tombstones: Tombstone, **changes: Any) -> tuple[Path, Path]:
     """A signed receipt of the key, and the worker file to verify it with."""
     catalog = keep(folder, ROWS)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from compactor.model.actions import Publish
-from connectors.cli.commands.get import parsed
+from connectors.cli.commands.get import HOW_KEPT, parsed
 from connectors.errors import UsageError
 from tests.support.cli import connector_file, execute, invoke, keep, row, worker_file
 
@@ -62,7 +62,7 @@ def test_what_is_not_kept_is_said_on_stderr(tmp_path: Path) -> None:
     """By key, in the order of the keys, with exit code 1 as grep has it; on stdout is what there is."""
     keep(tmp_path, ROWS)
     done = execute(*_get(tmp_path, "absent", "a", "\n", "--text"))
-    said = 'Nothing is kept of "absent".\nNothing is kept of "\\n".\n'
+    said = f'Nothing is kept of "absent".\nNothing is kept of "\\n".\nnext: {HOW_KEPT}\n'
     assert (done.returncode, len(_lines(done.stdout)), done.stderr) == (1, 1, said)
 
 
