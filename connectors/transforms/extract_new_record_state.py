@@ -37,7 +37,9 @@ from connectors.transforms.values import REPLACE_NULL, basics, field_value, requ
 _log = structlog.get_logger()
 _PURPOSE: Final = "taking the row out of a change event"
 _DELETED: Final = "__deleted"
-_OF_ENVELOPE: Final = frozenset({"op", "ts_ms", "ts_us", "ts_ns"})
+_OP: Final = "op"
+_TRUNCATE: Final = "t"
+_OF_ENVELOPE: Final = frozenset({_OP, "ts_ms", "ts_us", "ts_ns"})
 _OF_TRANSACTION: Final = frozenset({"id", "total_order", "data_collection_order"})
 _ADDED: Final = 800
 """About how many bytes an added field takes in what is kept of a schema, for changes and deletes together."""
@@ -127,7 +129,7 @@ class ExtractNewRecordState(Transform):
             return None
         added = (*self._added, *self._headers)
         return frozenset(
-            {BEFORE, AFTER, *(field.parent or field.name for field in added), *(field.name for field in added)}
+            {BEFORE, AFTER, _OP, *(field.parent or field.name for field in added), *(field.name for field in added)}
         )
 
     @property
@@ -167,9 +169,10 @@ class ExtractNewRecordState(Transform):
             return record
         event = require_struct(schema, value, _PURPOSE)
         after, before = event.get(AFTER), event.get(BEFORE)
-        if after is None and before is None:
+        if after is None and before is None and event.get(_OP) == _TRUNCATE:
             raise TruncateError
-        if after is None and self._mode == "drop":
+        # Debezium drops all that have no row, too; but only a truncate may empty a table (debezium.truncate=apply).
+        if after is None and (before is None or self._mode == "drop"):
             return None
         made = replace(record, value_schema=None, value=None)
         if after is not None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition as Partition
 
 from compactor.model.record import TopicPartition
 from connectors.sinks import output_records
@@ -42,6 +43,8 @@ class Message:
 
 def rows_of(monkeypatch: pytest.MonkeyPatch, messages: Iterable[Message]) -> list[dict[str, Any]]:
     class Reader:
+        target = Partition("out", 0)
+
         def __init__(self, *_: object) -> None: ...
         def bounds(self) -> tuple[int, int]:
             return 0, 100

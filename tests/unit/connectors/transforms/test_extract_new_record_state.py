@@ -52,3 +52,5 @@ def test_a_truncate_is_told_apart_from_a_record_that_is_dropped() -> None:
     truncate = {"before": None, "after": None, "op": "t", "ts_ms": 1}
     with pytest.raises(TruncateError):
         transform.apply(ConnectRecord("t", 0, 7, 1, None, None, EVENT, truncate))
+    for op in ("d", "u", None):  # Debezium's class drops these too, but none of them may empty a table
+        assert transform.apply(ConnectRecord("t", 0, 7, 1, None, None, EVENT, {**truncate, "op": op})) is None
