@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -61,6 +62,12 @@ def restore(
     settings = worker_of(worker)
     if bootstrap is not None:
         settings = settings.model_copy(update={"bootstrap_servers": bootstrap})
+    if Path(snapshot).is_file():
+        raise UsageError(
+            f"{snapshot} is a file, and no folder of a snapshot.",
+            "Name the snapshot's folder: keyfold snapshot list CONNECTOR.json lists them, each with its folder. "
+            "The converters of a connector file are given by --connector.",
+        )
     from connectors.operations import restore as operation
     from connectors.operations.snapshots.place import by_location
 

@@ -31,19 +31,25 @@ _WHAT: Final = {
     "unfinished": "left by a writer that died",
     "foreign": "a snapshot of another catalog",
 }
+_REASONS: Final = {"value": "it has a value of a key", "unsearched": "its keys cannot be compared, or read"}
 
 
 def plan_text(plan: ErasurePlan) -> str:
     """Says what an erasure would do."""
     lines = [
         f"{len(plan.values):,} values would get a tombstone, {len(plan.tombstones):,} keys have one in a partition.",
-        f"Keys of which nothing is kept: {plan.absent:,}.",
+        f"Keys of which no log has anything: {len(plan.absent):,}.",
+        *(f"Of this key: {each.decode(errors='backslashreplace')}" for each in plan.absent[:_NAMED]),
         *(f"{each.topic}-{each.partition}: a value at offset {each.offset}" for each in plan.values[:_NAMED]),
         *(
-            f"Snapshot {each.topic}/{each.id} would go{': it is pinned' if each.pinned else ''}."
+            f"Snapshot {each.topic}/{each.id} would go: {_REASONS[each.why]}{', and it is pinned' * each.pinned}."
             for each in plan.snapshots
         ),
-        *(f"Older versions of the table of {topic} would go." for topic in plan.tables),
+        *(
+            f"Snapshot {each.topic}/{each.id} would stay: {_REASONS[each.why]}, and no log of its topic has a key."
+            for each in plan.unsearched
+        ),
+        *(f"Older versions of the table of {topic} would go: they have, or may have, a key." for topic in plan.tables),
     ]
     return "\n".join(lines)
 
@@ -52,7 +58,6 @@ def erased_text(done: Erasure) -> str:
     """Says what an erasure has done, and what is left."""
     receipt = done.signed.receipt
     sent = sum(each.sent for each in receipt.tombstones)
-    absent = len(receipt.keys) - len({each.key for each in receipt.tombstones})
     done_text = (
         f"{len(receipt.keys):,} keys, {sent:,} tombstones sent, {len(receipt.snapshots_removed):,} snapshots and "
         f"{receipt.run_files_removed:,} run files removed, {sum(receipt.searched.values()):,} files searched."
@@ -60,13 +65,17 @@ def erased_text(done: Erasure) -> str:
     lines = [
         _STATES[receipt.state],
         done_text,
-        *([f"No log had anything of {absent:,} keys: check how they are written."] if absent else []),
+        *([_absent_text(len(receipt.absent))] if receipt.absent else []),
         *(f"Older versions of the table of {topic} stay: {why}." for topic, why in receipt.held.items()),
         *_findings(receipt.findings),
         *_elsewhere(receipt.elsewhere),
         f"Receipt: {done.location}",
     ]
     return "\n".join(lines)
+
+
+def _absent_text(absent: int) -> str:
+    return f"No log had anything of {absent:,} keys: check how they are written. --dry-run names them."
 
 
 def verified_text(verified: VerifiedErasure) -> str:

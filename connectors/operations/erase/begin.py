@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -33,24 +33,34 @@ _MOST_COMPARED: Final = 100
 
 
 class HeldSnapshot(Struct, frozen=True):
-    """A snapshot that has, or may have, a value of a key."""
+    """A snapshot that has a value of a key (`why` is VALUE), or that cannot be searched (UNSEARCHED)."""
 
     topic: str
     id: str
     pinned: bool
+    why: str
+
+    def goes(self, topics: Collection[str]) -> bool:
+        """Returns whether an erasure removes it, if logs of `topics` have a value or a tombstone of a key.
+
+        Without either, a key is more likely misspelt than in a snapshot that cannot be searched: that stays.
+        """
+        return self.why == VALUE or self.topic in topics
 
 
 class ErasurePlan(Struct, frozen=True, kw_only=True):
     """What an erasure has to do: values that need a tombstone, tombstones that are there, snapshots that go.
 
-    `tables` are the topics of which a table has a key. `absent`: how many keys nothing is kept of.
+    `unsearched` are snapshots that stay, as no log of their topic has anything of the keys. `tables` are the topics of
+    which a table has, or may have, a key. `absent` are the keys that no log has anything of.
     """
 
     values: tuple[ToDelete, ...]
     tombstones: tuple[Tombstone, ...]
     snapshots: tuple[HeldSnapshot, ...]
+    unsearched: tuple[HeldSnapshot, ...]
     tables: tuple[str, ...]
-    absent: int
+    absent: tuple[bytes, ...]
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -191,9 +201,11 @@ def held_snapshots(result: SearchResult, place: Storage | None, connector: str) 
     """Returns the snapshots that a search has found keys in, or could not search. Raises StorageError."""
     if place is None:
         return ()
+    reasons = dict.fromkeys(snapshot_ids(result, VALUE, UNSEARCHED), UNSEARCHED)
+    reasons |= dict.fromkeys(snapshot_ids(result, VALUE), VALUE)
     return tuple(
-        HeldSnapshot(topic, name, pins.is_pinned(place, f"{connector}/{topic}/{name}"))
-        for topic, name in snapshot_ids(result)
+        HeldSnapshot(topic, name, pins.is_pinned(place, f"{connector}/{topic}/{name}"), why)
+        for (topic, name), why in reasons.items()
     )
 
 

@@ -89,7 +89,8 @@ class Receipt(Struct, frozen=True, kw_only=True):
     """An erasure. Times in ms; `state` is one of those above.
 
     `gone_ms` says for each level when a search first found no value there. `held` says by topic why older versions of
-    its table stay. `searched` counts the files by level, `files` names them.
+    its table stay. `absent` are the numbers of the keys that no log had anything of. `searched` counts the files by
+    level, `files` names them.
     """
 
     format_version: int = 1
@@ -106,6 +107,7 @@ class Receipt(Struct, frozen=True, kw_only=True):
     ended_ms: int | None = None
     state: str = BEGUN
     tombstones: tuple[Tombstone, ...] = ()
+    absent: tuple[int, ...] = ()
     snapshots_removed: tuple[str, ...] = ()
     run_files_removed: int = 0
     held: dict[str, str] = {}
@@ -201,7 +203,11 @@ def begun_before(storage: Storage, catalog_id: str, keys: Sequence[bytes]) -> Re
             continue
         if receipt.state != BEGUN or receipt.catalog_id != catalog_id or len(receipt.keys) != len(keys):
             continue
-        if set(erased_keys(bytes.fromhex(receipt.salt), keys)) == set(receipt.keys):
+        try:
+            salt = bytes.fromhex(receipt.salt)
+        except ValueError:  # a damaged receipt tells of no key
+            continue
+        if set(erased_keys(salt, keys)) == set(receipt.keys):
             return receipt
     return None
 

@@ -109,12 +109,15 @@ class Eraser:
         topic = self._options.topic
         snapshots = begin.held_snapshots(result, self._place, self._connector.name)
         tables = begin.held_tables(result, state, self._place, self._connector.name)
+        with_key = {each.topic for each in values} | {each.topic for each in tombstones} | self._topics_begun(state)
+        wanted = [each for each in snapshots if topic in (None, each.topic)]
         return ErasurePlan(
             values=tuple(values),
             tombstones=tuple(tombstones),
-            snapshots=tuple(each for each in snapshots if topic in (None, each.topic)),
+            snapshots=tuple(each for each in wanted if each.goes(with_key)),
+            unsearched=tuple(each for each in wanted if not each.goes(with_key)),
             tables=tuple(each for each in tables if topic in (None, each)),
-            absent=len(self._keys) - len(kept),
+            absent=tuple(key for number, key in enumerate(self._keys) if number not in kept),
         )
 
     def run(self) -> Erasure:
@@ -135,7 +138,8 @@ class Eraser:
         producer = ClientSettings.of(self._worker, self._connector).producer()
         now_ms = self._clock.now_ms()
         sent = send(producer, self._connector.name, plan.values, state.record_order, now_ms)  # E2
-        receipt = replace(receipt, tombstones=_united(receipt.tombstones, (*plan.tombstones, *sent)))
+        tombstones = _united(receipt.tombstones, (*plan.tombstones, *sent))
+        receipt = replace(receipt, tombstones=tombstones, absent=_absent(len(self._keys), tombstones))
         self._write(SignedReceipt(receipt))
         self._await_published(receipt)  # E3
         hit("erase.published")
@@ -144,6 +148,11 @@ class Eraser:
         signed = signing.sign(self._ended(receipt, result), signer)  # E9
         self._write(signed)
         return Erasure(self._location(receipt), signed)
+
+    def _topics_begun(self, state: CatalogState) -> set[str]:
+        """Returns the topics of the tombstones of an earlier run: their logs may have none of these any more."""
+        before = begun_before(self._storage, state.catalog_id, self._keys)
+        return set() if before is None else {each.topic for each in before.tombstones}
 
     def _begun(self, state: CatalogState, plan: ErasurePlan) -> Receipt:
         """Returns the receipt that an earlier run has begun for these keys, or a new one."""
@@ -207,7 +216,8 @@ class Eraser:
             return receipt
         search = self._search(self._state(), bytes.fromhex(receipt.salt), receipt.tombstones, 0, receipt)
         held = begin.held_snapshots(search.snapshots(), self._place, self._connector.name)
-        wanted = [each for each in held if each.topic in receipt.topics]
+        with_key = {each.topic for each in receipt.tombstones}
+        wanted = [each for each in held if each.topic in receipt.topics and each.goes(with_key)]
         if self._options.pinned and self._place is not None:
             for each in wanted:
                 pins.unpin(self._place, f"{self._connector.name}/{each.topic}/{each.id}")
@@ -267,6 +277,11 @@ def _united(before: Sequence[Tombstone], now: Sequence[Tombstone]) -> tuple[Tomb
     """Returns the tombstones of an earlier run and of this one, each once, as it was first noted."""
     by_place = {(each.key, each.topic, each.partition, each.offset): each for each in (*now, *before)}
     return tuple(sorted(by_place.values(), key=lambda each: (each.topic, each.partition, each.offset)))
+
+
+def _absent(keys: int, tombstones: Sequence[Tombstone]) -> tuple[int, ...]:
+    """Returns the numbers of the keys without a tombstone: no log had a value of them either."""
+    return tuple(sorted(set(range(keys)) - {each.key for each in tombstones}))
 
 
 def _unpublished(state: CatalogState, tombstones: Sequence[Tombstone]) -> list[Tombstone]:

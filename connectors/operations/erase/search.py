@@ -295,10 +295,10 @@ def _first(row: Mapping[str, Any], names: Sequence[str]) -> int | None:
     return next((row[name] for name in names if name in row), None)
 
 
-def snapshot_ids(result: SearchResult) -> Iterator[tuple[str, str]]:
-    """Yields topic folder and id of each snapshot of this catalog that has, or may have, a value of a key."""
+def snapshot_ids(result: SearchResult, *kinds: str) -> Iterator[tuple[str, str]]:
+    """Yields topic folder and id of each snapshot of this catalog with findings of `kinds`."""
     seen: set[tuple[str, str]] = set()
-    for finding in result.of(SNAPSHOT_LEVEL, VALUE, UNSEARCHED):
+    for finding in result.of(SNAPSHOT_LEVEL, *kinds):
         parts = finding.file.split("/")
         at = next((place for place, part in enumerate(parts) if listing.is_id(part)), None)
         if at is not None and (parts[at - 1], parts[at]) not in seen:

@@ -65,20 +65,26 @@ def send(
             _produce(producer, row)
         except KafkaException as error:
             raise typed(cause(error), _doing(each), bootstrap, _right(each)) from error
+        except BufferError as error:
+            raise _unacknowledged(connector, len(values), bootstrap, len(acknowledged)) from error
     left = producer.flush(_DEADLINE_S)
     for each, refused in failures[:1]:
         raise typed(refused, _doing(each), bootstrap, _right(each))
     if left or len(acknowledged) < len(values):
-        raise UnreachableError(
-            f"Connector {connector}: of {len(values)} tombstones {bootstrap} acknowledged {len(acknowledged)}.",
-            "Run the command again: a tombstone that comes twice harms nothing.",
-        )
+        raise _unacknowledged(connector, len(values), bootstrap, len(acknowledged))
     hit("erase.sent")
     return tuple(sorted(acknowledged, key=lambda each: (each.topic, each.partition, each.offset)))
 
 
+def _unacknowledged(connector: str, tombstones: int, bootstrap: str, acknowledged: int) -> UnreachableError:
+    return UnreachableError(
+        f"Connector {connector}: of {tombstones} tombstones {bootstrap} acknowledged {acknowledged}.",
+        "Run the command again: a tombstone that comes twice harms nothing.",
+    )
+
+
 def _produce(producer: Producer, row: tuple[Any, ...]) -> None:
-    """Produces a record, once there is room in librdkafka's queue."""
+    """Produces a record, once there is room in librdkafka's queue. Raises BufferError if the brokers make none."""
     try:
         producer.produce(*row)
     except BufferError:

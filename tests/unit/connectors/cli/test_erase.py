@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shutil
 from pathlib import Path
@@ -12,12 +13,16 @@ import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
 
+from compactor.catalog.owner_lock import OwnerLock
+from compactor.catalog.requests import Request
 from compactor.model.actions import CloseTopic, Publish
 from compactor.snapshot import pins
+from connectors.cli.options import configs_of
 from connectors.cli.views.erasure import erased_text
+from connectors.errors import ConflictError
 from connectors.operations.erase import signing
 from connectors.operations.erase.receipt import Receipt, Tombstone, decoded, encoded, erased_keys
-from connectors.operations.erase.run import Erasure
+from connectors.operations.erase.run import Eraser, Erasure
 from tests.support.cli import connector_file, invoke, keep, row, storage_of, worker_file
 from tests.support.engine import row as engine_row
 from tests.support.kept_snapshots import KeptSnapshots
@@ -40,7 +45,8 @@ def test_a_dry_run_says_what_would_be_done(tmp_path: Path) -> None:
     shown = json.loads(_erase(tmp_path, "--keys-from", listed, "--dry-run", "--json").stdout)
     assert [(each["partition"], each["offset"]) for each in shown["values"]] == [(0, 2)]
     assert [each["offset"] for each in shown["tombstones"]] == [3]
-    assert (shown["absent"], shown["snapshots"]) == (1, [])
+    assert ([base64.b64decode(key) for key in shown["absent"]], shown["snapshots"]) == ([b"absent"], [])
+    assert "Of this key: absent" in _erase(tmp_path, "--keys-from", listed, "--dry-run").stdout
     assert "orders-0: a value at offset 2" in _erase(tmp_path, "--key", KEY, "--dry-run").stdout
     assert not storage_of(tmp_path).exists("erasures")
 
@@ -51,14 +57,14 @@ def test_keys_may_come_from_any_editor(tmp_path: Path) -> None:
     listed = tmp_path / "keys"
     listed.write_bytes(f"\ufeff{KEY}\r\ngone\r\n\r\n".encode())
     shown = json.loads(_erase(tmp_path, "--keys-from", listed, "--dry-run", "--json").stdout)
-    assert (len(shown["values"]), len(shown["tombstones"]), shown["absent"]) == (1, 1, 0)
+    assert (len(shown["values"]), len(shown["tombstones"]), shown["absent"]) == (1, 1, [])
 
 
 def test_keys_of_which_no_log_has_anything_are_counted(tmp_path: Path) -> None:
     """One that is misspelt would else look as if it were erased."""
     tombstone = Tombstone(key=0, topic="orders", partition=0, offset=9, timestamp_ms=1, sent=True)
     receipt = decoded(_receipt(tmp_path, tombstone)[0].read_bytes(), "it")
-    misspelt = replace(receipt, receipt=replace(receipt.receipt, tombstones=()))
+    misspelt = replace(receipt, receipt=replace(receipt.receipt, tombstones=(), absent=(0,)))
     assert "No log had anything" not in erased_text(Erasure("receipt.json", receipt))
     assert "No log had anything of 1 keys" in erased_text(Erasure("receipt.json", misspelt))
 
@@ -110,8 +116,40 @@ def test_a_pinned_snapshot_is_named_and_refused(tmp_path: Path) -> None:
     result = invoke("erase", kept.connector, "--key", KEY, "--worker", worker)
     assert (result.exit_code, with_key in result.stderr, without in result.stderr) == (2, True, False), result.stderr
     shown = json.loads(invoke("erase", kept.connector, "--key", KEY, "--dry-run", "--json", "--worker", worker).stdout)
-    assert shown["snapshots"] == [{"topic": "t", "id": with_key, "pinned": True}]
+    assert shown["snapshots"] == [{"topic": "t", "id": with_key, "pinned": True, "why": "value"}]
     assert not (stored / "erasures").exists()
+
+
+def test_a_misspelt_key_removes_no_snapshot(tmp_path: Path) -> None:
+    """One of numbers cannot be compared with it: that goes only for a key that a log of its topic has."""
+    keep(tmp_path, ROWS, [Publish(topic="orders", partition=0, end=4)])
+    place = tmp_path / "snapshots"
+    snapshot = place / "orders-keeper" / "orders" / "20260101T000000Z-00aa11"
+    (snapshot / "data").mkdir(parents=True)
+    pq.write_table(pa.table({"_key": [7], "_offset": [3]}), snapshot / "data" / "part.parquet")
+    expected = {"topic": "orders", "id": snapshot.name, "pinned": False, "why": "unsearched"}
+    settings = {"snapshot.location": str(place)}
+    for key, goes in ((KEY, True), (f"{KEY}x", False), ("gone", True)):
+        shown = json.loads(_erase(tmp_path, "--key", key, "--dry-run", "--json", **settings).stdout)
+        assert (shown["snapshots"], shown["unsearched"]) == (([expected], []) if goes else ([], [expected])), key
+    assert "would stay: its keys cannot" in _erase(tmp_path, "--key", f"{KEY}x", "--dry-run", **settings).stdout
+    worker = worker_file(tmp_path, **{"erasure.key.file": str(tmp_path / "key.pem")})
+    result = invoke("erase", connector_file(tmp_path, **settings), "--key", f"{KEY}x", "--json", "--worker", worker)
+    receipt = json.loads(result.stdout)["signed"]["receipt"]
+    assert (receipt["absent"], receipt["snapshots_removed"], receipt["state"]) == ([0], [], "incomplete")
+    assert (result.exit_code, snapshot.exists()) == (1, True)
+    table = snapshot.parent / "delta"  # its older versions go, so that the owner is asked
+    table.mkdir()
+    pq.write_table(pa.table({"_key": [7], "_offset": [3]}), table / "part.parquet")
+    asked: list[Request] = []
+
+    def refuse(request: Request, _lock: OwnerLock) -> dict[str, Any]:
+        asked.append(request)
+        raise ConflictError("Not now.", "Later.")
+
+    with pytest.raises(ConflictError, match="Not now"):
+        Eraser(*configs_of(connector_file(tmp_path, **settings), worker), [f"{KEY}x".encode()], here=refuse).run()
+    assert [(each.topics, each.snapshots) for each in asked] == [(("orders",), ())]
 
 
 def test_a_tombstone_that_is_not_published_is_waited_for(tmp_path: Path) -> None:

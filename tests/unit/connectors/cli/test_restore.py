@@ -27,6 +27,13 @@ def test_what_is_no_snapshot_is_refused(tmp_path: Path) -> None:
     assert (result.exit_code, "There is no snapshot in" in result.stderr) == (2, True)
 
 
+def test_a_connector_file_is_no_snapshot(tmp_path: Path) -> None:
+    """The error asks for the folder of a snapshot, and says which command lists these."""
+    kept = KeptSnapshots(tmp_path)
+    result = invoke("restore", kept.connector, "--topic", "t", "--worker", kept.worker)
+    assert (result.exit_code, "is a file" in result.stderr, "snapshot list" in result.stderr) == (2, True, True)
+
+
 def test_the_page_and_the_help_show_the_same_command() -> None:
     """And every option of the page is there."""
     shown = " ".join(invoke("restore", "--help").stdout.split())

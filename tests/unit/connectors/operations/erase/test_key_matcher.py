@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import base64
+import random
 from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from connectors.operations.erase.key_matcher import KeyMatcher
+from connectors.operations.erase.key_matcher import LEAST_BYTES, FormWindows, KeyMatcher
 from connectors.operations.erase.receipt import erased_keys
 
 SALT = bytes(range(16))
@@ -69,3 +72,28 @@ def test_bytes_are_searched_in_each_form() -> None:
     assert not _matcher([b"7"], known=True).is_in(b"7" * 100)
     assert not _matcher([b"7"], known=True).searches_bytes
     assert not _matcher(known=False).searches_bytes
+
+
+@example(forms={b"aaaaaab", b"aaaaaabbb"}, data=b"aaaaaaab")
+@example(forms={b"aaaaaabab", b"aaaaaabb"}, data=b"aaaaaaabab")
+@example(forms={b"aaaaaabab", b"aaaaaabb"}, data=b"aaaaaaabba")
+@given(
+    forms=st.sets(st.text("ab", min_size=LEAST_BYTES, max_size=12).map(str.encode), min_size=1),
+    data=st.text("ab", max_size=60).map(str.encode),
+)
+def test_windows_tell_the_same_as_a_search_for_each_form(forms: set[bytes], data: bytes) -> None:
+    """Also of forms that begin alike, and of data that is shorter than any."""
+    assert FormWindows(frozenset(forms)).is_in(data) == any(form in data for form in forms)
+
+
+@pytest.mark.parametrize("at", [0, (1 << 20) - 3, (1 << 20) + 5, (2 << 20) - 9])
+def test_one_of_many_keys_is_found_wherever_it_stands(at: int) -> None:
+    """At the ends of the data, and over the end of a block; all forms of it are looked for."""
+    keys = [b"customer-%06d" % number for number in range(1000)]
+    matcher = _matcher(keys, known=True)
+    data = bytearray(random.Random(at).randbytes(2 << 20))
+    assert not matcher.is_in(bytes(data))
+    data[at : at + 15] = keys[777]
+    assert matcher.is_in(bytes(data))
+    assert matcher.is_in(b"x" * 7 + base64.b64encode(keys[3]))
+    assert not matcher.is_in(b"customer-00100")

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from compactor.storage.local import LocalStorage
 from connectors.operations.erase.key_matcher import KeyMatcher
-from connectors.operations.erase.receipt import erased_keys
+from connectors.operations.erase.receipt import VALUE, erased_keys
 from connectors.operations.erase.search import MOST_FINDINGS, KeySearch, SearchPlaces, snapshot_ids
 
 SALT = b"\0"
@@ -26,5 +26,5 @@ def test_a_file_of_many_keys_hides_no_other_file(tmp_path: Path) -> None:
         pq.write_table(pa.table(table), folder / "part.parquet")
     places = SearchPlaces("c", "C", LocalStorage(str(tmp_path / "store")), LocalStorage(str(tmp_path / "snapshots")))
     result = KeySearch(places, KeyMatcher(SALT, erased_keys(SALT, [KEY])), (), 0).snapshots()
-    assert list(snapshot_ids(result)) == [("t", name) for name in names]
+    assert list(snapshot_ids(result, VALUE)) == [("t", name) for name in names]
     assert len(result.findings) == MOST_FINDINGS + 2

@@ -98,6 +98,13 @@ def test_brokers_that_do_not_answer_are_an_outage() -> None:
         _send(SlowProducer(is_silent=True), [_value(0)])
 
 
+def test_a_queue_that_stays_full_is_an_outage() -> None:
+    """The brokers took nothing in the time they have: the error says how many are acknowledged, and what to do."""
+    with pytest.raises(UnreachableError, match="of 2 tombstones broker:9092 acknowledged 0") as raised:
+        _send(SlowProducer(is_silent=True, room=1), [_value(0), _value(1)])
+    assert "Run the command again" in raised.value.action
+
+
 def test_nothing_to_delete_asks_no_broker() -> None:
     """No producer is made."""
     assert send(CONFIG, "c", [], "offset", 50, lambda _: pytest.fail("it was made")) == ()
