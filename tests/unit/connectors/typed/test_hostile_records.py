@@ -245,6 +245,7 @@ def test_typed_snapshots_of_a_worker_take_turns(tmp_path: Path) -> None:
 @pytest.fixture
 def in_company(request: pytest.FixtureRequest) -> Iterator[None]:
     """Whether the worker has other connectors."""
+    SHARED.clear()  # a worker of an earlier test of this process may have left it set
     if request.param:
         SHARED.set()
     yield
