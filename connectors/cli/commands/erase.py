@@ -26,6 +26,7 @@ KeysOption = Annotated[list[str] | None, typer.Option("--key", help="A key, as t
 FileOption = Annotated[
     Path | None, typer.Option("--keys-from", help="A file with a key a line, which may end in CR LF.", metavar="FILE")
 ]
+JsonKeysOption = Annotated[bool, typer.Option("--json-keys", help="The keys are JSON, as of keyfold get --json.")]
 PinnedOption = Annotated[bool, typer.Option("--pinned", help="Also unpin and remove pinned snapshots.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
 ReceiptOption = Annotated[Path | None, typer.Option("--receipt", help="A further copy of the receipt.", metavar="FILE")]
@@ -52,9 +53,7 @@ def take(
     keys: KeysOption = None,
     keys_from: FileOption = None,
     as_hex: HexOption = False,
-    json_keys: Annotated[
-        bool, typer.Option("--json-keys", help="The keys are JSON, as of keyfold get --json.")
-    ] = False,
+    json_keys: JsonKeysOption = False,
     topic: SomeTopicOption = None,
     pinned: PinnedOption = False,
     dry_run: DryRunOption = False,
@@ -97,9 +96,7 @@ def verify(
     keys: KeysOption = None,
     keys_from: FileOption = None,
     as_hex: HexOption = False,
-    json_keys: Annotated[
-        bool, typer.Option("--json-keys", help="The keys are JSON, as of keyfold get --json.")
-    ] = False,
+    json_keys: JsonKeysOption = False,
     public_key: PublicKeyOption = None,
     as_json: JsonOption = False,
     worker: WorkerOption = None,
