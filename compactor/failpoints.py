@@ -89,6 +89,11 @@ STEPS: Final[dict[str, str]] = {
     "erase.dropped": "E5 the catalog names the snapshots to be erased no more, their folders are there",
     "erase.purge": "E7 run files that nothing names are about to be removed without a grace",
     "erase.searched": "E8 all files are searched, the receipt is not signed",
+    "delete.fenced": "X1 every older owner is fenced, nothing of the connector is removed",
+    "delete.begun": "X2 deleting.json says what is to go, nothing is removed",
+    "delete.groups": "X3 the consumer groups are removed, topics and snapshots are there",
+    "delete.outputs": "X4 topics and snapshots are removed, the connector's folder is there",
+    "delete.folder": "X5 of the connector's folder only deleting.json and the lock are there",
     "vacuum.delete": "18 files are about to be removed",
 }
 

@@ -1,10 +1,4 @@
-"""Deletes a connector, in an order that survives a crash: `keyfold delete`.
-
-    1  every older owner is fenced (T1 and T2 of docs/protocol.md), if there is a catalog; so is a redrive, if one ran
-    2  deleting.json says what is being removed: from here on no worker takes the connector over
-    3  the consumer group is removed, which is refused if it has other members, and that of keyfold dlq
-    4  output topics and snapshots are removed, if they are to go
-    5  the connector's folder is removed, deleting.json last
+"""Deletes a connector, in an order that survives a crash: `keyfold delete`, steps X1 to X5 of docs/protocol.md.
 
 If a deletion breaks off, the next `keyfold delete` goes on with what deleting.json says.
 """
@@ -20,6 +14,7 @@ from compactor.catalog import owner_lock
 from compactor.catalog.catalog import Catalog
 from compactor.catalog.owner_lock import Owner, OwnerLock
 from compactor.errors import CatalogError, FencedError
+from compactor.failpoints import hit
 from compactor.snapshot import listing
 from compactor.snapshot import location as snapshot_location
 from compactor.storage.base import Storage
@@ -76,7 +71,7 @@ class ConnectorDeletion:
         return preview._replace(folder=self._storage.location, stored=tuple(stored))
 
     def remove(self, preview: DeletionPreview) -> None:
-        """Takes steps 1 to 5 for what `find` has found, and removes what a worker has stored of the connector.
+        """Takes steps X1 to X5 for what `find` has found, and removes what a worker has stored of the connector.
 
         Raises UsageError, with nothing removed, if a worker has begun to run it or to keep its config; FencedError,
         ConnectorError, UnreachableError, NotAllowedError, StorageError: the next deletion goes on then.
@@ -98,8 +93,10 @@ class ConnectorDeletion:
         if was_redriven(self._storage, connector, admin):
             ids.append(connector.redrive_transactional_id)  # one that sleeps would make its group again
         self._kafka.fence(self._clients.producer(), ids)
+        hit("delete.fenced")
         refuse_elsewhere(preview, connector, admin)
         begin(self._storage, preview.plan, catalog)
+        hit("delete.begun")
         self._store.delete(connector.name)  # while deleting.json keeps workers out
         carry_out(self._storage, preview.plan, connector, admin, self._snapshots)
         refuse_begun_anew(preview, connector, admin)
@@ -137,7 +134,7 @@ class ConnectorDeletion:
 
 
 def fence(storage: Storage, connector: str, by: str, now_ms: int) -> Catalog | None:
-    """Takes the catalog over (T1 of step 1) for `by`, so that its earlier owner commits nothing more.
+    """Takes the catalog over (T1 of step X1) for `by`, so that its earlier owner commits nothing more.
 
     Returns None if there is no catalog, or it cannot be read. Raises FencedError, StorageError.
     """
@@ -154,7 +151,7 @@ def fence(storage: Storage, connector: str, by: str, now_ms: int) -> Catalog | N
 
 
 def begin(storage: Storage, plan: DeletionPlan, catalog: Catalog | None) -> None:
-    """Writes deleting.json (step 2). Raises FencedError, without it, if a worker has taken over meanwhile.
+    """Writes deleting.json (X2). Raises FencedError, without it, if a worker has taken over meanwhile.
 
     A worker that takes over looks for deleting.json after its T1: either it finds the file, or we find its epoch.
     """
@@ -203,23 +200,26 @@ def refuse_begun_anew(preview: DeletionPreview, connector: ConnectorConfig, admi
 def carry_out(
     storage: Storage, plan: DeletionPlan, connector: ConnectorConfig, admin: Admin, location: Storage | None
 ) -> None:
-    """Takes steps 3 to 5; what is gone already is skipped. `location` is where snapshots are kept.
+    """Takes steps X3 to X5; what is gone already is skipped. `location` is where snapshots are kept.
 
     Raises UnreachableError, NotAllowedError, ConnectorError, StorageError: then the next delete goes on.
     """
     admin.delete_group(connector.group_id)
     if was_redriven(storage, connector, admin):
         admin.delete_group(connector.redrive_group_id)
+    hit("delete.groups")
     if plan.with_outputs:
         there = admin.describe([output.topic for output in plan.outputs])
         admin.delete_topics([output.topic for output in plan.outputs if is_there(output, there)])
         if location is not None:
             remove_snapshots(location, plan.connector, plan.snapshots, plan.catalogs)
+    hit("delete.outputs")
     for folder in FOLDERS:
         storage.delete_folder(folder)
     for name in FILES:
         if name != owner_lock.NAME:  # it is held
             storage.delete(name)
+    hit("delete.folder")
     storage.delete(DELETING)
     if {info.path for info in storage.walk("")} <= {owner_lock.NAME}:  # what keyfold did not make stays
         storage.delete_folder("")

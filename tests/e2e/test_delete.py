@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from compactor.errors import PositionError
+from compactor.failpoints import STEPS
+from connectors.errors import ConnectorError
 from connectors.kafka.admin import Admin
-from tests.support.cli import invoke
+from tests.support.cli import execute, invoke
 from tests.support.deployment import PROCESS_TIMEOUT_S, Deployment
 from tests.support.kafka import consume_all, produce, wait_until
 from tests.support.records import random_records
@@ -58,6 +60,36 @@ def test_an_output_that_is_left_is_not_published_to_again(spark: SparkSession, d
     assert len(consume_all(deployment.bootstrap, f"{deployment.topic}.again")) == len(
         consume_all(deployment.bootstrap, deployment.output)
     )
+
+
+@pytest.mark.long
+def test_a_deletion_that_is_killed_at_any_step_is_gone_on_with(spark: SparkSession, deployment: Deployment) -> None:
+    """From X2 on a worker refuses the connector, though half of it is there; the next deletion removes the rest."""
+    produce(deployment.bootstrap, deployment.topic, random_records(1, 100))
+    deployment.publishing_only().run_once(spark)
+    connector, worker = deployment.write()
+    words = ("delete", connector, "--worker", worker, "--yes", "--outputs")
+    admin = Admin({"bootstrap.servers": deployment.bootstrap})
+    # Whether the group, the output topic and the catalog are there after a kill at the step.
+    there = {
+        "delete.fenced": (True, True, True),
+        "delete.begun": (True, True, True),
+        "delete.groups": (False, True, True),
+        "delete.outputs": (False, False, True),
+        "delete.folder": (False, False, False),
+    }
+    assert list(there) == [step for step in STEPS if step.startswith("delete.")]
+    for step, expected in there.items():
+        assert execute(*words, KEYFOLD_FAILPOINTS=f"{step}=kill").returncode < 0, step
+        has = admin.has_group(f"connect-{deployment.name}"), bool(admin.describe([deployment.output]))
+        assert (*has, bool(deployment.storage.list("catalog"))) == expected, step
+        if step != "delete.fenced":
+            with pytest.raises(ConnectorError, match="keyfold delete"):
+                deployment.run_once(spark)
+    delete(deployment, "--outputs")
+    assert deployment.storage.walk("") == []
+    deployment.run_once(spark)
+    assert deployment.violations() == []
 
 
 @pytest.mark.long

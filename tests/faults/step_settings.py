@@ -36,13 +36,13 @@ IN_TASKS: Final = frozenset(
 """Steps that Spark's Python processes reach if its tasks read and publish; the driver reaches all others."""
 
 ELSEWHERE: Final = (
-    *("erase.", "rebuild.", "redrive.", "restore."),
+    *("delete.", "erase.", "rebuild.", "redrive.", "restore."),
     *("publish.retired", "ingest.admit", "ingest.wait", "ingest.fill", "catalog.replace"),
 )
 """Prefixes of steps that this scenario's worker does not take: those of `keyfold rebuild` and of a file of another
-catalog (test_rebuild.py), of `keyfold erase`, `dlq` and `restore`, of keys with an identity, of records that come late,
-and of values that are filled (e2e/test_erase.py, e2e/test_dlq.py, kafka/test_restore.py, e2e/test_key_identity.py,
-test_order.py, test_fill.py)."""
+catalog (test_rebuild.py), of `keyfold delete`, `erase`, `dlq` and `restore`, of keys with an identity, of records that
+come late, and of values that are filled (e2e/test_delete.py, e2e/test_erase.py, e2e/test_dlq.py, kafka/test_restore.py,
+e2e/test_key_identity.py, test_order.py, test_fill.py)."""
 
 IN_A_REBUILD: Final = tuple(step for step in STEPS if step.startswith("rebuild."))
 """Steps of `keyfold rebuild`."""
