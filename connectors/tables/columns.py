@@ -1,39 +1,61 @@
 """Says which columns a table has of those of a typed snapshot, and makes its rows. Pure.
 
-Delta has no time of day, Iceberg no integers below 32 bits; both count microseconds. A table keeps its columns: those
-of the next snapshot are united with them by name, and a type becomes the wider one of both.
+Neither format has a time of day that all engines read, Iceberg no integers below 32 bits; both count microseconds. A
+table keeps its columns: those of the next snapshot are united with them by name, and a type becomes the wider of both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Collection, Sequence
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
 from connectors.data.column_paths import has_dot, paths
 
-Leaf = Callable[[pa.DataType], pa.DataType]
-"""Returns the type that a format has for a type without parts."""
+
+class TableFormat(NamedTuple):
+    """What a format has: `leaf` returns its type for one without parts; no column may have a name of `reserved`."""
+
+    leaf: Callable[[pa.DataType], pa.DataType]
+    reserved: frozenset[str] = frozenset()
+
+
 _WHOLE: Final = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 _FLOATS: Final = (pa.float32(), pa.float64())
 
 
-def delta_leaf(kind: pa.DataType) -> pa.DataType:
-    """Returns Delta's type for `kind`: a time of day becomes text."""
+def _delta_leaf(kind: pa.DataType) -> pa.DataType:
+    # Delta has no time of day. Iceberg has it, but Spark reads no table with such a column, not even the others.
     return pa.string() if pa.types.is_time(kind) else _in_micros(kind)
 
 
-def iceberg_leaf(kind: pa.DataType) -> pa.DataType:
-    """Returns Iceberg's type for `kind`."""
-    if kind in _WHOLE[:2]:
-        return pa.int32()
-    return pa.time64("us") if pa.types.is_time(kind) else _in_micros(kind)
+def _iceberg_leaf(kind: pa.DataType) -> pa.DataType:
+    return pa.int32() if kind in _WHOLE[:2] else _delta_leaf(kind)
 
 
-def fitting(schema: pa.Schema, leaf: Leaf) -> pa.Schema:
-    """Returns the columns that a table of the format of `leaf` has for a snapshot of `schema`; all may be null."""
-    return pa.schema([pa.field(field.name, _fitting(field.type, leaf)) for field in schema])
+# Spark refuses `SELECT *` from a table with a column of a name that Iceberg has for its own metadata.
+_ICEBERG_RESERVED: Final = frozenset(
+    ("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number")
+)
+DELTA: Final = TableFormat(_delta_leaf)
+ICEBERG: Final = TableFormat(_iceberg_leaf, _ICEBERG_RESERVED)
+
+
+def names_in(table: TableFormat, names: Sequence[str]) -> list[str]:
+    """Returns the names that columns of a snapshot have in a table: `_partition` is `_source_partition` in Iceberg."""
+    taken = {name.lower() for name in names}
+    return [_free(f"_source{name}", taken) if name.lower() in table.reserved else name for name in names]
+
+
+def _free(name: str, taken: Collection[str]) -> str:
+    return name if name.lower() not in taken else _free(f"{name}_2", taken)
+
+
+def fitting(schema: pa.Schema, table: TableFormat) -> pa.Schema:
+    """Returns the columns that a table has for a snapshot of `schema`; all may be null."""
+    kinds = [_fitting(kind, table.leaf) for kind in schema.types]
+    return pa.schema(list(zip(names_in(table, schema.names), kinds, strict=True)))
 
 
 def united(old: pa.Schema, new: pa.Schema) -> tuple[pa.Schema, tuple[str, ...]]:
@@ -91,7 +113,7 @@ def _in_micros(kind: pa.DataType) -> pa.DataType:
     return pa.timestamp("us", "UTC" if kind.tz is not None else None)
 
 
-def _fitting(kind: pa.DataType, leaf: Leaf) -> pa.DataType:
+def _fitting(kind: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(part.name, _fitting(part.type, leaf)) for part in kind])
     if pa.types.is_list(kind):

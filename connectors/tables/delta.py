@@ -24,7 +24,7 @@ from deltalake.transaction import AddAction, RemoveAction, create_table_with_add
 from compactor.errors import SnapshotError
 from compactor.ports import TableVersion
 from compactor.storage.base import Storage
-from connectors.tables.columns import Leaf, delta_leaf
+from connectors.tables.columns import DELTA, TableFormat
 from connectors.tables.positions import PLACE
 from connectors.tables.table_files import TableChange, TableConflictError, TableFile, TableHead
 
@@ -43,7 +43,7 @@ _LONGEST: Final = 32
 class DeltaFiles:
     """The Delta table of a topic, in the folder `place`. Implements `TableFiles`."""
 
-    leaf: Leaf = staticmethod(delta_leaf)
+    format: TableFormat = DELTA
 
     def __init__(self, place: Storage, version: TableVersion) -> None:
         self._place = place

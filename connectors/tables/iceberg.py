@@ -23,7 +23,7 @@ from pyiceberg.table import FileScanTask, Table, Transaction, WriteTask
 from pyiceberg.table.update import AssertTableUUID
 
 from compactor.errors import SnapshotError
-from connectors.tables.columns import Leaf, iceberg_leaf
+from connectors.tables.columns import ICEBERG, TableFormat, names_in
 from connectors.tables.positions import PLACE
 from connectors.tables.table_files import TableChange, TableConflictError, TableFile, TableHead
 
@@ -38,7 +38,7 @@ MADE_WITH: Final = {
 class IcebergFiles:
     """The Iceberg table `identifier` of a topic. Implements `TableFiles`. `location`: None if the catalog decides."""
 
-    leaf: Leaf = staticmethod(iceberg_leaf)
+    format: TableFormat = ICEBERG
 
     def __init__(self, catalog: Catalog, identifier: tuple[str, ...], location: str | None, connector: str) -> None:
         self._catalog = catalog
@@ -181,8 +181,9 @@ class _IcebergChange:
 
 
 def _places(table: Table, task: FileScanTask) -> pa.Table:
-    scan = ArrowScan(table.metadata, table.io, table.schema().select(*PLACE), AlwaysTrue())
-    return scan.to_table([task]).select(list(PLACE))
+    names = names_in(ICEBERG, PLACE)
+    scan = ArrowScan(table.metadata, table.io, table.schema().select(*names), AlwaysTrue())
+    return scan.to_table([task]).select(names).rename_columns(list(PLACE))
 
 
 def _small(schema: pa.Schema) -> pa.Schema:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from connectors.tables.columns import Leaf
+from connectors.tables.columns import TableFormat
 
 
 class TableConflictError(Exception):
@@ -17,7 +17,7 @@ class TableConflictError(Exception):
 class TableFile(NamedTuple):
     """A data file of a table; `handle` is the format's own. `is_whole`: none of its rows is marked as deleted.
 
-    `places` reads its columns `positions.PLACE`.
+    `places` reads the columns `positions.PLACE`, by these names.
     """
 
     handle: Any
@@ -55,8 +55,8 @@ class TableFiles(Protocol):
     """One table in its format. Methods raise what the format's library raises."""
 
     @property
-    def leaf(self) -> Leaf:
-        """The types of the format."""
+    def format(self) -> TableFormat:
+        """The types and names of the format."""
         ...
 
     def head(self) -> TableHead | None:

@@ -26,7 +26,7 @@ from compactor.ports import TableVersion
 from connectors.errors import NoThreadError
 from connectors.known_values import hide_all, without_credentials
 from connectors.tables import plan
-from connectors.tables.columns import fitting, rows_of, united
+from connectors.tables.columns import TableFormat, fitting, names_in, rows_of, united
 from connectors.tables.plan import TablePlan
 from connectors.tables.positions import PLACE, RowPlaces
 from connectors.tables.table_files import TableChange, TableConflictError, TableFiles, TableHead
@@ -129,7 +129,7 @@ class TopicTables:
                 return
         hit("table.read")
         # 2: what changes
-        rows = _SnapshotRows(version)
+        rows = _SnapshotRows(version, table.format)
         schema, conflicts = _columns(table, head, rows.schema, version)
         properties = _properties(version, rows.schema)
         planned = self._plan(head, rows, version, properties, schema)
@@ -165,7 +165,7 @@ class TopicTables:
         """Decides which files are replaced, and which rows are written."""
         if head is None:
             return TablePlan()
-        has_places = all(name in rows.schema.names and name in head.schema.names for name in PLACE)
+        has_places = {*PLACE} <= {*rows.schema.names} and {*rows.names_of_places} <= {*head.schema.names}
         is_bounded = len(rows) <= self._most_rows
         if version.appends:
             if not has_places:
@@ -198,11 +198,14 @@ class TopicTables:
 
 
 class _SnapshotRows:
-    """The rows of a snapshot's files."""
+    """The rows of a snapshot's files, with the names that columns have in a table of `table`."""
 
-    def __init__(self, version: TableVersion) -> None:
+    def __init__(self, version: TableVersion, table: TableFormat) -> None:
         self._files = [pq.ParquetFile(version.folder.open_input(path)) for path in version.files]
         self.schema: pa.Schema = self._files[0].schema_arrow
+        """The snapshot's, with its own names."""
+        self._names = names_in(table, self.schema.names)
+        self.names_of_places: Final = names_in(table, PLACE)
 
     def __len__(self) -> int:
         return sum(file.metadata.num_rows for file in self._files)
@@ -211,6 +214,9 @@ class _SnapshotRows:
         return pa.concat_tables([file.read(columns=list(PLACE)) for file in self._files])
 
     def wanted(self, planned: TablePlan) -> Iterator[pa.Table]:
+        return (part.rename_columns(self._names) for part in self._wanted(planned))
+
+    def _wanted(self, planned: TablePlan) -> Iterator[pa.Table]:
         for file in self._files:
             for group in range(file.num_row_groups):
                 if planned.wanted is None:
@@ -268,10 +274,11 @@ def _files_of(tables: Iterator[pa.Table], most: int) -> Iterator[pa.Table]:
 def _columns(
     table: TableFiles, head: TableHead | None, schema: pa.Schema, version: TableVersion
 ) -> tuple[pa.Schema, tuple[str, ...]]:
-    wanted = fitting(schema, table.leaf)
+    wanted = fitting(schema, table.format)
     if head is None:
         return wanted, ()
-    columns, conflicts = united(head.schema, wanted)
+    kept = pa.schema([field for field in head.schema if field.name.lower() not in table.format.reserved])
+    columns, conflicts = united(kept, wanted)
     if conflicts and version.appends:
         raise SnapshotError(
             f"Connector {version.connector}: column {conflicts[0]} of the table of topic {version.topic} has another "

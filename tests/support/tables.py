@@ -87,6 +87,9 @@ class Tables:
     def rows(self) -> list[dict[str, Any]]:
         """Reads the table, by partition and offset."""
         table = self.delta().to_pyarrow_table() if self.kind == "delta" else self.iceberg().scan().to_arrow()
+        table = table.rename_columns(
+            ["_partition" if name == "_source_partition" else name for name in table.column_names]
+        )
         return table.sort_by([("_partition", "ascending"), ("_offset", "ascending")]).to_pylist()
 
     def files(self) -> set[str]:
@@ -126,7 +129,7 @@ class Disturbed:
         self._inner = inner
         self._between = between
         self._early = early
-        self.leaf = inner.leaf
+        self.format = inner.format
 
     def head(self) -> TableHead | None:
         """Reads the newest version."""

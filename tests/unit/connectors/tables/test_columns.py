@@ -6,7 +6,16 @@ from time import process_time
 
 import pyarrow as pa
 
-from connectors.tables.columns import rows_of
+from connectors.tables.columns import DELTA, ICEBERG, fitting, names_in, rows_of
+
+
+def test_names_that_iceberg_has_for_itself_are_others() -> None:
+    """Spark refuses all columns of a table at once if one has such a name."""
+    names = ["_key", "_partition", "_Pos", "_source_pos", "_source_pos_2"]
+    assert names_in(ICEBERG, names) == ["_key", "_source_partition", "_source_Pos_2_2", *names[3:]]
+    assert names_in(DELTA, names) == names
+    schema = pa.schema([("_partition", pa.int32()), ("at", pa.time64("us"))])
+    assert fitting(schema, ICEBERG) == pa.schema([("_source_partition", pa.int32()), ("at", pa.string())])
 
 
 def test_rows_of_many_columns_are_made_in_one_pass() -> None:

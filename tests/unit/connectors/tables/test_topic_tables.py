@@ -224,11 +224,9 @@ def test_types_that_a_format_lacks_are_others(kind: str, tmp_path: Path) -> None
     tables.commit(rows.to_pylist(), schema)
     read = tables.delta().to_pyarrow_table() if kind == "delta" else tables.iceberg().scan().to_arrow()
     assert [str(each) for each in read.select(["i", "t", "m", "w"]).schema.types] == (
-        ["int8", "string", "timestamp[us, tz=UTC]", "timestamp[us]"]
-        if kind == "delta"
-        else ["int32", "time64[us]", "timestamp[us, tz=UTC]", "timestamp[us]"]
+        ["int8" if kind == "delta" else "int32", "string", "timestamp[us, tz=UTC]", "timestamp[us]"]
     )
-    assert str(read["t"][0].as_py()) in {"01:00:00.000000000", "01:00:00"}
+    assert read["t"][0].as_py() == "01:00:00.000000000"
     assert str(read["l"][0].as_py()[0]["x"]).startswith("00:01:00")
     assert read["k"][0].as_py() == [("a", 1)]
 
