@@ -199,6 +199,11 @@ class ColumnTypes(Protocol):
         ...
 
     @property
+    def needs_survey(self) -> bool:
+        """Whether the columns depend on the types that the records have."""
+        ...
+
+    @property
     def converter(self) -> Mapping[str, str]:
         """What reads and writes the bytes: its class under "class", and its settings; nothing of it is secret."""
         ...

@@ -103,7 +103,10 @@ def write_typed(
     sides = {side: types for side, types in (("value", typed.value), ("key", typed.key)) if types is not None}
     if KEY not in typed.metadata:
         sides.pop("key", None)
-    kinds = _surveyed(spark, storage, work, inputs.mode, sides, most)
+    unknown = {side: types for side, types in sides.items() if types.needs_survey}
+    kinds = {side: Counter[bytes]() for side in sides}
+    if unknown:
+        kinds |= _surveyed(spark, storage, work, inputs.mode, unknown, most)
     taken = {"value": [*METADATA, *REST.values()], "key": []}
     with _reading("columns"):
         layouts = {side: types.layout(kinds[side], kept.get(side), taken[side]) for side, types in sides.items()}

@@ -342,7 +342,7 @@ class ConnectorConfig(SnapshotConfig):
         if not chain and {"topics", "output_topic_template"} <= values.keys():
             spec = replace(chain_spec(given, limits=limits), output=values["output_topic_template"])
             outputs, chain = outputs_of(spec, values["topics"], resolve)
-            values |= {} if chain else {"outputs": outputs}
+            values |= {} if chain else {"outputs": outputs, "written_value": spec.written_value}
         if faults := (
             *rules.check(values, from_placeholders(ConnectorConfig, given)),
             *(Fault(*fault) for fault in chain),

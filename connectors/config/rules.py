@@ -13,6 +13,7 @@ from typing import Any, Final
 from connectors.chain.hidden_values import places_of
 from connectors.config import errors
 from connectors.config.errors import Fault
+from connectors.config.schema_file_rules import schema_file_faults
 from connectors.config.table_rules import catalog_file_faults, fixed_table_faults, rest_table_faults, table_faults
 from connectors.config.topics import is_internal, is_topic_name
 
@@ -45,7 +46,8 @@ KEYFOLDS_OWN: Final[dict[str, str]] = {
 def check(values: Mapping[str, Any], placeholders: Mapping[str, str]) -> tuple[Fault, ...]:
     """Runs the rules on `values`: the fields, with their values, that have no fault of their own.
 
-    In addition `outputs` has the output topic of each topic of `topics`, as far as nothing is wrong with what says it.
+    In addition `outputs` has the output topic of each topic of `topics`, as far as nothing is wrong with what says it,
+    and `written_value` the converter that writes values.
     `placeholders` has the fields that get their values from placeholders, with their keys: a fault shows no such value.
     """
     return tuple(
@@ -251,6 +253,10 @@ RULES: Final[tuple[tuple[tuple[str, ...], Rule], ...]] = (
     (
         ("snapshot_location", "snapshot_value_format", "snapshot_key_format", "snapshot_string_columns"),
         _typed_columns,
+    ),
+    (
+        ("snapshot_schema_file", "snapshot_location", "snapshot_value_format", "written_value", "over_rest"),
+        schema_file_faults,
     ),
     (
         (

@@ -8,7 +8,17 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel
 
 from connectors.config.definitions import family, setting
-from connectors.config.fields import ANY_CASE, WORDS_OR_NONE, Allowed, Int, LocationOrNone, Long, Text, or_minus_one
+from connectors.config.fields import (
+    ANY_CASE,
+    WORDS_OR_NONE,
+    Allowed,
+    FilePath,
+    Int,
+    LocationOrNone,
+    Long,
+    Text,
+    or_minus_one,
+)
 from connectors.config.flat_file import family_texts
 from connectors.config.table_rules import catalog_faults
 
@@ -57,6 +67,12 @@ class SnapshotConfig(BaseModel):
     snapshot has bytes keeps them. So does a connector with `snapshot.string.columns`."""
     snapshot_key_format: SnapshotFormat | None = _snapshots("snapshot.key.format", None, importance="medium")
     """The same of keys, in the column `_key`."""
+    snapshot_schema_file: FilePath | None = _snapshots("snapshot.schema.file", None, importance="low")
+    """A file with the Avro schema of the columns that plain JSON becomes, in place of inferred ones
+    ([snapshots.md](snapshots.md#a-given-schema)); a relative path counts from the folder of the connector file.
+
+    It is read when the connector starts. It needs `keyfold.Json` with `schemas.enable=false` and
+    `snapshot.value.format=typed`, and is not for connectors made over REST."""
     snapshot_metadata_columns: MetadataColumns = _snapshots(
         "snapshot.metadata.columns", "_key,_partition,_offset,_timestamp,_headers", importance="low"
     )

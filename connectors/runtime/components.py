@@ -24,6 +24,7 @@ from connectors.chain.spec import ChainSpec
 from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.engine_settings import engine_settings
+from connectors.errors import ConfigError, DataError
 from connectors.runtime.kafka_broker import KafkaBroker
 from connectors.runtime.open_tables import tables_of
 from connectors.runtime.request_handler import RequestHandler
@@ -53,6 +54,22 @@ def fill_of(connector: ConnectorConfig) -> Fill | None:
     return value_fill(connector.chain_spec(), connector.unavailable, resolve)
 
 
+def schema_columns(connector: ConnectorConfig) -> str | None:
+    """Returns the columns of `snapshot.schema.file`; None without one. Raises ConfigError if it is another by now."""
+    path = connector.snapshot_schema_file
+    if path is None:
+        return None
+    from connectors.typed.given_columns import columns_text
+
+    try:
+        return columns_text(path)
+    except (DataError, OSError) as error:
+        raise ConfigError(
+            f"Connector {connector.name}: snapshot.schema.file={path} gives no columns: {error}.",
+            "Mend the file, then restart the connector.",
+        ) from error
+
+
 def typed_of(
     connector: ConnectorConfig,
     chain: ChainSpec,
@@ -75,7 +92,8 @@ def typed_of(
     from connectors.placeholders import resolve
     from connectors.typed.column_types import ValueTypes  # converters, which most connectors do not need
 
-    sides = {side: ValueTypes(side=side, chain=chain, resolve=resolve) for side in typed}
+    columns = {"value": schema_columns(connector)}
+    sides = {side: ValueTypes(side=side, chain=chain, resolve=resolve, given=columns.get(side)) for side in typed}
     metadata = tuple(name for name in METADATA if name in connector.snapshot_metadata_columns)
     return TypedInputs(
         key=sides.get("key"),

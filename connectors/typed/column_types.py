@@ -32,7 +32,7 @@ from connectors.typed.kinds import SurveyedType, text_of, type_from
 from connectors.typed.record_reader import WAIT_S, RecordReader
 from connectors.typed.shape import Shapes, columns_of
 from connectors.typed.survey import TypeSurvey
-from connectors.typed.unite import layout_of, named, renamed
+from connectors.typed.unite import as_columns, layout_of, named, renamed
 
 _SIDES: Final = {"key": Side.KEY, "value": Side.VALUE}
 
@@ -43,7 +43,8 @@ class ValueTypes(Struct, frozen=True, kw_only=True):
     """The types of the keys, or the values (`side`), of a connector with `chain`.
 
     `most_bytes`: bytes that the columns of records which are decoded together may have.
-    `wait_s`: for how many seconds each survey, and each decoder, waits for registries in all.
+    `wait_s`: for how many seconds each survey, and each decoder, waits for registries in all. `given`: the columns that
+    a file gives to values without a schema (`given_columns`); None: they are inferred.
     """
 
     side: str
@@ -51,6 +52,12 @@ class ValueTypes(Struct, frozen=True, kw_only=True):
     resolve: Resolve
     most_bytes: int = MOST_BYTES
     wait_s: float = WAIT_S
+    given: str | None = None
+
+    @property
+    def needs_survey(self) -> bool:
+        """See `ColumnTypes`."""
+        return self.given is None
 
     @property
     def settings(self) -> str:
@@ -58,7 +65,7 @@ class ValueTypes(Struct, frozen=True, kw_only=True):
         kind = CONVERTERS.find(self._class.name).of.load()
         deciding = {option.name for option in kind.OPTIONS if not option.of_server and option.kind != "PASSWORD"}
         texts = sorted((name, text) for name, text in self._class.texts.items() if name in deciding)
-        told = msgspec.json.encode([kind.__name__, texts])
+        told = msgspec.json.encode([kind.__name__, texts, *([] if self.given is None else [self.given])])
         return hashlib.sha256(told).hexdigest()[:16]
 
     @property
@@ -72,6 +79,9 @@ class ValueTypes(Struct, frozen=True, kw_only=True):
 
     def layout(self, kinds: Mapping[bytes, int], kept: str | None, taken: Collection[str]) -> ColumnLayout:
         """See `ColumnTypes`: what is kept are the columns of values without a schema."""
+        if self.given is not None:
+            given = named(as_columns(type_from(self.given)), taken)
+            return ColumnLayout(given, renamed(given), text_of(given))
         types, shapes, count = Counter[pa.DataType](), Shapes(), 0
         schemas, more = Counter[str](), False
         for data, records in kinds.items():

@@ -16,7 +16,7 @@ import pyarrow as pa
 from compactor.ports import WHOLE
 from connectors.data.schema import Field, Schema, Type
 from connectors.errors import DataError
-from connectors.typed import arrow_types
+from connectors.typed import arrow_types, plain_leaves
 from connectors.typed.arrow_types import leaf_count, parts_of
 from connectors.typed.unite import MisfitError, source_of, united
 
@@ -26,14 +26,6 @@ MOST_CELLS: Final = 2 << 20
 """Cells that the structs of one column may have in columns which their own schema lacks: a list of a million structs
 of one field, in a column of structs of a thousand, would be gigabytes of nulls."""
 _NONE: Final = type(None)
-_KINDS: Final[dict[pa.DataType, frozenset[type]]] = {
-    pa.bool_(): frozenset({bool, _NONE}),
-    **{arrow: frozenset({int, _NONE}) for arrow in (pa.int8(), pa.int16(), pa.int32(), pa.int64())},
-    pa.float64(): frozenset({int, float, _NONE}),
-    pa.string(): frozenset({str, _NONE}),
-}
-"""What of values without a schema a column takes; one of another type only nulls. Arrow itself would cut 1.5 to 1, and
-take True for a number."""
 
 
 def encoder(schema: Schema | None, columns: pa.StructType) -> Encode:
@@ -186,10 +178,19 @@ def _without_schema(target: pa.DataType, path: tuple[str, ...]) -> Encode:
     if pa.types.is_list(target):
         inner = _list(target, _without_schema(target.value_type, path))
         return lambda values: inner(_checked(values, frozenset({list, _NONE}), target, path))
-    kinds = _KINDS.get(target, frozenset({_NONE}))
-    if target == pa.string():
-        return lambda values: pa.array(_checked([_text(value) for value in values], kinds, target, path), target)
-    return lambda values: pa.array(_checked(values, kinds, target, path), target)
+    if pa.types.is_map(target):
+        inner = _map(target, lambda names: pa.array(names, pa.string()), _without_schema(target.item_type, path))
+        return lambda values: inner(_checked(values, frozenset({dict, _NONE}), target, path))
+    kinds, to_array = plain_leaves.leaf(target)
+
+    def made(values: list[Any]) -> pa.Array:
+        texts = [_text(value) for value in values] if target == pa.string() else values
+        try:
+            return to_array(_checked(texts, kinds, target, path))
+        except pa.ArrowInvalid as error:
+            raise _misfit(path, "value", target) from error
+
+    return made
 
 
 def _struct_without_schema(target: pa.DataType, path: tuple[str, ...]) -> Encode:
@@ -214,8 +215,12 @@ def _checked(values: list[Any], kinds: frozenset[type], target: pa.DataType, pat
     strange = {type(value) for value in values} - kinds
     if strange:
         name = min(kind.__name__ for kind in strange)
-        raise DataError(f"{'.'.join(path)[:200]}: a {name} does not fit a column of {str(target)[:100]}.")
+        raise _misfit(path, name, target)
     return values
+
+
+def _misfit(path: tuple[str, ...], name: str, target: pa.DataType) -> DataError:
+    return DataError(f"{'.'.join(path)[:200]}: a {name} does not fit a column of {str(target)[:100]}.")
 
 
 def _text(value: Any) -> Any:

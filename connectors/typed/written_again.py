@@ -83,14 +83,17 @@ class SideWriter:
         # The only column may be the value itself, and no field of it.
         self._is_whole = [field.name for field in columns] == [WHOLE] and not _has_field(known, WHOLE)
         kind = columns.field(0).type if self._is_whole else columns
-        self._schema = written_schema(kind, [each for each in known if _is_struct(each) != self._is_whole], ())
         # JSON without schemas writes what had none; whatever else writes it needs one.
         self._is_plain = is_plain and not known and isinstance(self._converter, JsonConverter)
+        # A decimal without a schema is a text: its bytes would be Base64.
+        self._kind = _without_decimals(kind) if self._is_plain else kind
+        self._schema = written_schema(self._kind, [each for each in known if _is_struct(each) != self._is_whole], ())
 
     def data(self, rows: pa.StructArray) -> Iterator[bytes | None]:
         """Yields the bytes of rows in turn. Raises DataError for one that the converter cannot write, RegistryError."""
         try:
-            values = values_of(rows.field(0) if self._is_whole else rows, self._schema)
+            columns = rows.field(0) if self._is_whole else rows
+            values = values_of(columns.cast(self._kind) if self._is_plain else columns, self._schema)
         except (ArithmeticError, ValueError, TypeError) as error:  # of files that no snapshot wrote
             raise DataError(f"The columns do not fit their schema: {reason_of(error)}.") from None
         for value in values:
@@ -241,6 +244,16 @@ def _with_sources(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_map(kind):
         return pa.map_(_with_sources(kind.key_type), _with_sources(kind.item_type))
     return pa.list_(_with_sources(kind.value_type)) if pa.types.is_list(kind) else kind
+
+
+def _without_decimals(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_without_decimals(field.type)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_without_decimals(kind.value_type)))
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, _without_decimals(kind.item_type))
+    return pa.string() if pa.types.is_decimal(kind) else kind
 
 
 def _decimal(kind: pa.Decimal128Type) -> Schema:

@@ -58,7 +58,8 @@ class TypedConnector:
     def set(self, settings: Mapping[str, str], **changes: Any) -> None:
         """Continues with other settings, as after a restart."""
         chain = chain_spec(settings)
-        values, keys = (ValueTypes(side=side, chain=chain, resolve=resolve) for side in ("value", "key"))
+        values = ValueTypes(side="value", chain=chain, resolve=resolve, given=changes.get("given"))
+        keys = ValueTypes(side="key", chain=chain, resolve=resolve)
         typed = TypedInputs(key=keys if self.key else None, value=values, metadata=self.metadata)
         owner = self.connector
         engine = changes.get("engine", owner.settings)

@@ -1,0 +1,54 @@
+"""Checks what a connector file says of a given schema of plain JSON (`snapshot.schema.file`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from connectors.chain.spec import ClassSpec
+from connectors.config.errors import Fault
+from connectors.converters.names import CONVERTERS
+from connectors.errors import DataError
+from connectors.placeholders import resolve
+
+_KEY: Final = "snapshot.schema.file"
+_JSON: Final = "keyfold.Json"
+
+
+def schema_file_faults(
+    path: Path | None,
+    location: str | None,
+    of_values: str | None,
+    written: ClassSpec,
+    over_rest: bool,  # noqa: FBT001
+) -> Iterator[Fault]:
+    """Yields what keeps the file from saying the columns of a snapshot. `written`: the converter of kept values."""
+    if path is None:
+        return
+    if over_rest:
+        yield Fault(_KEY, "is for connector files alone, not for connectors made over REST.")
+        return
+    if location is None:
+        yield Fault(_KEY, "has no effect without snapshot.location; set that too.")
+    if of_values != "typed":
+        yield Fault(_KEY, "has no effect without snapshot.value.format=typed; set that too.")
+    if not _is_plain(written):
+        yield Fault(_KEY, "has no effect: values have schemas; it is for keyfold.Json with schemas.enable=false alone.")
+    yield from _file_faults(path)
+
+
+def _is_plain(written: ClassSpec) -> bool:
+    enabled = resolve(written.texts.get("schemas.enable", "true"), written.limits)
+    return CONVERTERS.find(written.name).of.java == _JSON and enabled.lower() == "false"
+
+
+def _file_faults(path: Path) -> Iterator[Fault]:
+    from connectors.typed.given_columns import columns_text  # Arrow, which most connectors' files do not need
+
+    try:
+        columns_text(path)
+    except DataError as error:
+        yield Fault(_KEY, f'"{path}" gives no columns: {error.message} {error.action}'.rstrip())
+    except OSError as error:
+        yield Fault(_KEY, f'"{path}" cannot be read: {error.strerror or error}.')
