@@ -153,7 +153,7 @@ class TopicOrder:
         """Yields the records of `keys` that wait to be published."""
         offset_range = between(log, log.published, log.end)
         for piece in offset_range.file_ranges:
-            VERIFIED.of(self._storage, piece.file)
+            VERIFIED.check_file(self._storage, piece.file)
         room = LookUpRoom(None, self._holding)
         batches = read(self._storage, offset_range, names)
         yield from room.counted(

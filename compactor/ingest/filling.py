@@ -165,7 +165,7 @@ class _Portion:
     def _read(self, place: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yields the records of a log that may be the latest of a key, by offset."""
         for piece in self._ranges[place].file_ranges:
-            VERIFIED.of(self._storage, piece.file)
+            VERIFIED.check_file(self._storage, piece.file)
         for batch in read(self._storage, self._ranges[place], names):
             yield batch.filter(is_foldable(batch))
 

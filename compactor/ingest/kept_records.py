@@ -81,7 +81,7 @@ def with_kept(
     """
     names = tuple(dict.fromkeys((*FOUND_BY, *columns)))
     for part in parts:
-        VERIFIED.of(storage, part.file)
+        VERIFIED.check_file(storage, part.file)
     for batches in gathered(read(storage, brought(log, parts), (*names, "rejected")), together):
         rows = pa.concat_batches(batches)
         rows = rows.filter(is_foldable(rows)).select(names)

@@ -188,7 +188,7 @@ class WaitingRecords:
         """Yields the records that may be the latest of a key, by offset."""
         offset_range = brought(log, parts)
         for piece in offset_range.file_ranges:
-            VERIFIED.of(self._storage, piece.file)
+            VERIFIED.check_file(self._storage, piece.file)
         for batch in read(self._storage, offset_range, (*columns_of(order), "key", "value", "rejected")):
             yield batch.filter(is_foldable(batch))
 

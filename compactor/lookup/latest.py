@@ -47,8 +47,8 @@ _log = structlog.get_logger()
 OUTLINES: Final = FileOutlines()
 """Those that this process has read."""
 
-VERIFIED: Final = FileOutlines(is_whole=True)
-"""Each file is verified as a whole before the first record of it is decoded in the worker's own process."""
+VERIFIED: Final = FileOutlines(verifies=True)
+"""What a worker decodes in its own process is verified before."""
 
 
 def latest_records(
@@ -241,7 +241,7 @@ def _by_scan(
     """Reads all keys of `pieces`; returns the newest offset of each of `keys`, NO_OFFSET if there is none."""
     offsets = np.full(len(keys), NO_OFFSET)
     for piece in pieces:
-        outlines.of(storage, piece.file)  # so that it is verified
+        outlines.check_file(storage, piece.file)
     for batch in (batch for piece in pieces for batch in read_file_range(storage, piece, _COMPARED)):
         compared = record.as_compared(batch)
         places = pc.index_in(compared["key"], keys)

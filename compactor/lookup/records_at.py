@@ -20,7 +20,8 @@ from compactor.model import record
 from compactor.model.log import RunFile
 from compactor.model.record import PARTITION, TopicPartition
 from compactor.remembered import Remembered
-from compactor.runs import checksums
+from compactor.runs import checksums, group_checksums
+from compactor.runs.group_checksums import GroupChecksum
 from compactor.runs.reader import Bounds, bounds_of, completed, of_partition
 from compactor.runs.scan import FileRange
 from compactor.storage.base import Storage
@@ -60,12 +61,18 @@ class _OwnGroups(NamedTuple):
 
 
 class FileOutline(Struct, frozen=True, kw_only=True):
-    """The footer of a file, and the bounds of its row groups: all, those of one partition alone, and the others."""
+    """The footer of a file, and the bounds of its row groups: all, those of one partition alone, and the others.
+
+    `sums` are the checksums of its row groups, None if it has none. `intact` has 1 for each row group that this process
+    has held against its own; a reader sets it.
+    """
 
     footer: pq.FileMetaData
     groups: tuple[Bounds, ...]
     own: dict[TopicPartition, _OwnGroups]
     shared: tuple[int, ...]
+    sums: Sequence[GroupChecksum] | None
+    intact: bytearray
 
     @classmethod
     def of(cls, footer: pq.FileMetaData) -> FileOutline:
@@ -77,7 +84,8 @@ class FileOutline(Struct, frozen=True, kw_only=True):
                 alone.setdefault(held.tp, []).append((number, held.first, held.last))
         own = {tp: _OwnGroups(*np.array(rows, np.int64).T.copy()) for tp, rows in alone.items()}
         shared = tuple(number for number, held in enumerate(groups) if held.tp is None)
-        return cls(footer=footer, groups=groups, own=own, shared=shared)
+        sums = group_checksums.of_footer(footer)
+        return cls(footer=footer, groups=groups, own=own, shared=shared, sums=sums, intact=bytearray(len(groups)))
 
     def groups_at(self, tp: TopicPartition, offsets: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
         """Yields each row group that may have some of `offsets` of `tp`, which rise, with these."""
@@ -103,13 +111,14 @@ def between(offsets: NDArray[np.int64], first: int, end: int) -> NDArray[np.int6
 class FileOutlines:
     """Remembers outlines of files, and `group_bytes` of their row groups, which never change; threads share it.
 
-    `is_whole`: each file is held, byte for byte, against its checksum once in a process, not its footer alone. To
-    decode a damaged page may end the process, which a worker is not to do because of a question.
+    `verifies`: what is decoded is held against a checksum before, once in a process: the row group, or the file, byte
+    for byte, if its row groups have none. To decode a damaged page may end the process, which a worker is not to do
+    because of a question. Otherwise only footers are verified.
     """
 
-    def __init__(self, most_bytes: int = _REMEMBERED, *, is_whole: bool = False, group_bytes: int = 0) -> None:
-        self._is_whole = is_whole
-        # Told the bytes of each file before it is held against its checksum; may raise. None: they do not count.
+    def __init__(self, most_bytes: int = _REMEMBERED, *, verifies: bool = False, group_bytes: int = 0) -> None:
+        self._verifies = verifies
+        # Told the bytes of what is held against a checksum, before it is; may raise. None: they do not count.
         self.before_verifying: Callable[[int], None] | None = None
         # By location and path.
         self._known = Remembered[FileOutline](most_bytes)
@@ -144,13 +153,29 @@ class FileOutlines:
         place = storage.location, file.path
         if (known := self._known.get(place)) is not None:
             return known
-        if self._is_whole:
-            checksums.check_intact(storage, file, self.before_verifying)
+        if file.footer is None:
+            self.check_file(storage, file)
         with checksums.open_verified(storage, file) as opened:
             footer = opened.metadata
         outline = FileOutline.of(footer)
-        self._known.put(place, outline, _PARSED * footer.serialized_size)
-        return outline
+        if outline.sums is None:
+            self.check_file(storage, file)
+        return self._known.put(place, outline, _PARSED * footer.serialized_size)
+
+    def check_file(self, storage: Storage, file: RunFile) -> None:
+        """Verifies all of `file`, before all of it is decoded. Raises as `of` does."""
+        if self._verifies:
+            checksums.check_intact(storage, file, self.before_verifying)
+
+    def check_group(self, storage: Storage, file: RunFile, outline: FileOutline, group: int) -> None:
+        """Verifies a row group of `file`, before it is decoded. Raises as `of` does."""
+        if not self._verifies or outline.sums is None or outline.intact[group]:
+            return
+        own = outline.sums[group]
+        if self.before_verifying is not None:
+            self.before_verifying(own.end - own.first)
+        checksums.check_group(storage, file, own)
+        outline.intact[group] = 1
 
 
 def read_offsets(
@@ -171,6 +196,8 @@ def read_offsets(
         for group, own in outline.groups_at(file_range.tp, offsets):
             place = storage.location, file.path, group, names
             known = outlines.row_groups.get(place)
+            if known is None:
+                outlines.check_group(storage, file, outline, group)
             if known is None and opened is None:
                 opened = stack.enter_context(checksums.open_verified(storage, file, outline.footer))
             is_alone = outline.groups[group].tp is not None

@@ -16,7 +16,7 @@ from msgspec import Struct, structs
 
 from compactor.fold.memory_budget import TOGETHER, MemoryBudget, gathered
 from compactor.index.reader import AskedKeys
-from compactor.lookup.latest import OUTLINES, offsets_by_index, within
+from compactor.lookup.latest import VERIFIED, offsets_by_index, within
 from compactor.lookup.ready_runs import runs_that_may_have
 from compactor.lookup.records_at import read_offsets
 from compactor.model.log import PartitionLog
@@ -174,11 +174,11 @@ def _candidates(
         own = None if held is None else within(file_range, held)
         if own is not None and not len(own):
             continue
-        checksums.check_intact(storage, file_range.file)
         if own is None or len(own) * INDEXED_GROUP_BYTES > file_range.file.bytes:
+            checksums.check_intact(storage, file_range.file)
             yield from read_file_range(storage, file_range, _COLUMNS)
         else:
-            for batch in read_offsets(storage, file_range, own, OUTLINES, _OF_INDEXED):
+            for batch in read_offsets(storage, file_range, own, VERIFIED, _OF_INDEXED):
                 yield completed(batch, _COLUMNS)
 
 

@@ -22,14 +22,13 @@ from compactor.failpoints import hit
 from compactor.fold.latest_per_key import is_foldable
 from compactor.fold.memory_budget import TOGETHER, MemoryBudget, gathered
 from compactor.index.reader import NO_OFFSET
-from compactor.lookup.latest import OUTLINES, indexed_offsets, within
+from compactor.lookup.latest import VERIFIED, indexed_offsets, within
 from compactor.lookup.records_at import read_offsets
 from compactor.lookup.topic_logs import TopicLogs
 from compactor.model.log import PartitionLog, below
 from compactor.model.publish_plan import PublishResult, PublishTarget
 from compactor.model.record import OWN_HEADERS, TopicPartition, as_compared, partition_spans
 from compactor.model.state import CatalogState
-from compactor.runs.checksums import check_intact
 from compactor.runs.scan import OffsetRange, between
 from compactor.storage.base import Storage
 
@@ -173,12 +172,11 @@ def _equal_at(
 
 
 def _records_at(storage: Storage, known: OffsetRange, offsets: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
-    """Yields the records of `known` at `offsets`, which rise, some at a time; each file is verified before."""
+    """Yields the records of `known` at `offsets`, which rise, some at a time."""
     for file_range in known.file_ranges:
         own = within(file_range, offsets)
         if len(own):
-            check_intact(storage, file_range.file)
-            yield from read_offsets(storage, file_range, own, OUTLINES)
+            yield from read_offsets(storage, file_range, own, VERIFIED)
 
 
 def _equal(rows: pa.RecordBatch, others: pa.RecordBatch) -> Mask:

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from compactor.errors import DamagedFileError, MissingFileError, StorageError, UnreadableFileError
 from compactor.model.log import RunFile
 from compactor.remembered import Remembered
+from compactor.runs.group_checksums import GroupChecksum
 from compactor.storage.base import Storage
 from compactor.storage.limits import UNHEALTHY
 
@@ -114,6 +115,16 @@ def check_intact(storage: Storage, file: RunFile, before_reading: Callable[[int]
     if not verify_file(storage, file):
         raise DamagedFileError(f"{storage.location}/{file.path} is damaged: it is not what was written.", RESTORE)
     _intact.put(name, file.file_bytes, _A_NAME)
+
+
+def check_group(storage: Storage, file: RunFile, group: GroupChecksum) -> None:
+    """Raises DamagedFileError if a row group of a file is not what was written, MissingFileError, StorageError."""
+    with readable(storage, file.path), storage.open_input(file.path, file.file_bytes) as source:
+        source.seek(group.first)
+        data = source.read(group.end - group.first)
+    if not group.fits(data):
+        what = f"its bytes {group.first:,} to {group.end:,} are not what was written"
+        raise DamagedFileError(f"{storage.location}/{file.path} is damaged: {what}.", RESTORE)
 
 
 def sha256_of(storage: Storage, path: str, size: int) -> str:

@@ -64,7 +64,7 @@ _A_RUN: Final = 20
 _A_READY_RUN: Final = 4
 """Steps of a run for few keys: 0.1 ms to read what is kept ready of it, once; then next to nothing."""
 
-OUTLINES: Final = FileOutlines(is_whole=True, group_bytes=64 << 20)
+OUTLINES: Final = FileOutlines(verifies=True, group_bytes=64 << 20)
 """Of the files that look-ups of this worker have read, and the last row groups: some 1 MiB with 10,000 records each."""
 
 Keys = Annotated[list[str] | None, Query(alias="key", description="A key; up to 100 of them.")]

@@ -264,15 +264,27 @@ class Opened(MemoryStorage):
         return super().open_input(path, size)
 
 
+class Reads(LocalStorage):
+    """The same folder as another storage; it counts how often files are opened."""
+
+    def __init__(self, of: LocalStorage) -> None:
+        super().__init__(of.location)
+        self.count = 0
+
+    def open_input(self, path: str, size: int | None = None) -> pa.NativeFile:
+        self.count += path.endswith(".parquet")
+        return super().open_input(path, size)
+
+
 def file_of(storage: MemoryStorage, key: bytes) -> RunFile:
-    """Writes a run with one record in one file."""
-    (file,) = written(storage, [row(0, 7_000_001, key, b"v")], is_indexed=True).files
+    """Writes a run with one record in one file, of which the row group has no checksum."""
+    (file,) = written(storage, [row(0, 7_000_001, key, b"v")], is_indexed=False).files
     return file
 
 
 def test_a_file_whose_footer_was_forgotten_is_not_verified_again() -> None:
     """Its footer is read alone, however many files are looked up in turn: a log is held against checksums once."""
-    storage, outlines = Opened(), FileOutlines(1, is_whole=True)
+    storage, outlines = Opened(), FileOutlines(1, verifies=True)
     files = [file_of(storage, key) for key in (b"a", b"b", b"c")]
     for file in files:
         outlines.of(storage, file)
@@ -285,7 +297,7 @@ def test_a_file_whose_footer_was_forgotten_is_not_verified_again() -> None:
 
 def test_a_file_of_the_same_name_with_other_bytes_is_verified() -> None:
     """As one that a connector has written that was made anew at the same place."""
-    storage, outlines = MemoryStorage(), FileOutlines(1, is_whole=True)
+    storage, outlines = MemoryStorage(), FileOutlines(1, verifies=True)
     file = file_of(storage, b"d")
     outlines.of(storage, file)
     outlines.of(storage, file_of(storage, b"e"))
@@ -296,7 +308,7 @@ def test_a_file_of_the_same_name_with_other_bytes_is_verified() -> None:
 @pytest.mark.parametrize("at_once", [1, 2])
 def test_a_look_up_verifies_a_number_of_bytes_and_the_next_goes_on(at_once: int) -> None:
     """One file at least, however large it is. What was verified before does not count."""
-    storage, outlines = MemoryStorage(), FileOutlines(is_whole=True)
+    storage, outlines = MemoryStorage(), FileOutlines(verifies=True)
     files = [file_of(storage, b"%d of %d" % (number, at_once)) for number in range(5)]
     most_bytes = sum(file.file_bytes for file in files[:2]) if at_once == 2 else 0
     for verified in range(at_once, len(files), at_once):
@@ -309,12 +321,40 @@ def test_a_look_up_verifies_a_number_of_bytes_and_the_next_goes_on(at_once: int)
 
 @pytest.mark.parametrize("is_indexed", [True, False])
 def test_a_worker_decodes_nothing_of_a_file_that_is_not_what_was_written(is_indexed: bool) -> None:
-    """A damaged page may end its process: the whole file is held against its checksum, whether keys are read or not."""
+    """A damaged page may end its process: its row group, or the file, is held against its checksum before."""
     storage = MemoryStorage()
     run = written(storage, rows_of([b"a"], 0), is_indexed=is_indexed)
-    (file,) = run.files
-    data = bytearray(storage.read(file.path))
-    data[10] ^= 1
-    storage.write(file.path, bytes(data))
-    with pytest.raises(DamagedFileError, match="is not what was written"):
-        latest_records(storage, log_of([run]), pa.array([b"a"], pa.binary()), FileOutlines(is_whole=True))
+    damage(storage, run.files[0].path, 10)
+    with pytest.raises(DamagedFileError, match="not what was written"):
+        latest_records(storage, log_of([run]), pa.array([b"a"], pa.binary()), FileOutlines(verifies=True))
+
+
+def damage(storage: Storage, path: str, at: int) -> None:
+    """Changes a bit of the byte `at` of a file."""
+    data = bytearray(storage.read(path, 1 << 30))
+    data[at] ^= 1
+    storage.write(path, bytes(data))
+
+
+def test_of_an_indexed_file_what_is_decoded_is_verified_and_no_more(tmp_path: Path) -> None:
+    """However large it is, a key costs the check of its row group, whatever byte of that is damaged; once a process."""
+    storage = LocalStorage(str(tmp_path))
+    rows = [row(0, at, b"%d" % at, random.Random(at).randbytes(1 << 14)) for at in range(100)]
+    target = RunTarget(storage=storage, prefix="1-j", max_bytes=1 << 27, is_indexed=True)
+    (part,) = writer.write([pa.RecordBatch.from_pylist(rows, record.RUN)], target, "ingest.write")
+    log, first, last = log_of([level0_run(0, 100, [part], 0)]), *(pa.array([key], pa.binary()) for key in (b"0", b"99"))
+    sums = FileOutlines().of(storage, part.file).sums
+    assert sums is not None
+    for at in (sums[0].first, (sums[0].first + sums[0].end) // 2, sums[0].end - 1):
+        outlines = FileOutlines(verifies=True)
+        damage(storage, part.file.path, at)
+        assert latest_records(storage, log, last, outlines)["offset"].to_pylist() == [99]
+        with pytest.raises(DamagedFileError, match=r"its bytes 4 to .* are not what was written"):
+            latest_records(storage, log, first, outlines)
+        damage(storage, part.file.path, at)
+        assert latest_records(storage, log, first, outlines)["offset"].to_pylist() == [0]
+    assert [held.end for held in sums[:-1]] == [held.first for held in sums[1:]]
+    opened = Reads(storage)
+    for asked in (last, first, last):
+        latest_records(opened, log, asked, outlines)
+    assert opened.count == 3  # each is decoded, and not verified again

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from msgspec.structs import replace
 
+from compactor.errors import DamagedFileError
 from compactor.fold.memory_budget import TOGETHER
 from compactor.model.log import PartitionLog, RunFile
 from compactor.model.publish_plan import PublishTarget
@@ -17,9 +18,11 @@ from compactor.model.record import RUN, TopicPartition
 from compactor.model.state import CatalogState
 from compactor.publish import retired
 from compactor.publish.retired import RETIRED, EarlierKeys, earlier_ranges
+from compactor.runs import writer
+from compactor.runs.file_stats import level0_run
 from compactor.runs.reader import read_file_range
 from compactor.runs.scan import between
-from compactor.runs.writer import INDEXED_GROUP_BYTES
+from compactor.runs.writer import INDEXED_GROUP_BYTES, RunTarget
 from compactor.storage.local import LocalStorage
 from tests.support.engine import Row, ingested, log_of, new_state, row, with_range_reports
 
@@ -179,6 +182,24 @@ def test_of_a_large_file_the_records_of_few_keys_are_read(storage: LocalStorage)
     sent = survivors(*(keyed(9_000 + at, b"x", b"k%d" % at, "small") for at in asked))
     assert retired_by(whole(storage, state, 0, 2_500), sent) == list(asked.values())
     assert retired_by(whole(storage, state, 500, 1_000), sent) == [None] * 4
+
+
+@pytest.mark.parametrize("is_hit", [True, False])
+def test_a_publish_verifies_the_row_groups_that_it_decodes(storage: LocalStorage, is_hit: bool) -> None:
+    """Not all of a large file, which would take longer the more keys are kept: damage elsewhere in it is not met."""
+    keys = [{**keyed(at, b"K%d" % at, b"k%d" % at, "large"), "value": bytes(20_000)} for at in range(60)]
+    target = RunTarget(storage=storage, prefix="1-j", max_bytes=1 << 27, is_indexed=True, has_identities=True)
+    (part,) = writer.write([survivors(*keys)], target, "clean.write")
+    log = replace(log_of(new_state({0: 0})), end=60, runs=(level0_run(0, 60, [part], 0),))
+    file = Path(storage.location, part.file.path)
+    file.write_bytes(file.read_bytes()[:10] + b"??" + file.read_bytes()[12:])
+    earlier = EarlierKeys(storage, {TP: (between(log, 0, 60),)})
+    sent = survivors(keyed(70, b"x", b"k1" if is_hit else b"k59", "small"))
+    if is_hit:
+        with pytest.raises(DamagedFileError, match="not what was written"):
+            retired_by(earlier, sent)
+    else:
+        assert retired_by(earlier, sent) == [[b"K59"]]
 
 
 def retired_by(earlier: EarlierKeys, sent: pa.RecordBatch) -> list[list[bytes] | None]:

@@ -21,10 +21,10 @@ from tests.support.rest import RestWorker, message
 PATH = "/keyfold/connectors/a/records"
 
 
-def keep(worker: RestWorker, *partitions: Sequence[tuple[bytes, bytes | None]]) -> None:
+def keep(worker: RestWorker, *partitions: Sequence[tuple[bytes, bytes | None]], is_indexed: bool = True) -> None:
     """Makes the connector `a`, which keeps these records of topic t, all but the last of a partition published."""
     worker.create("a")
-    target = RunTarget(storage=worker.location.sub("a"), prefix="1-j", max_bytes=1 << 20, is_indexed=True)
+    target = RunTarget(storage=worker.location.sub("a"), prefix="1-j", max_bytes=1 << 20, is_indexed=is_indexed)
     logs = [_log(target, number, records) for number, records in enumerate(partitions)]
     worker.supervisor("a").catalog_state = CatalogState(connector="a", logs=tuple(logs))
 
@@ -123,8 +123,8 @@ def test_a_large_storage_without_an_index_is_not_read_for_a_request(worker: Rest
 
 
 def test_a_request_for_more_files_than_it_may_verify_is_to_be_made_again(worker: RestWorker) -> None:
-    """A worker that has just begun has verified none; a partition that is small is answered."""
-    keep(worker, [(b"a", b"1")], [(b"a", b"2")])
+    """A worker that has just begun has verified none of those without an index; one that is small is answered."""
+    keep(worker, [(b"a", b"1")], [(b"a", b"2")], is_indexed=False)
     supervisor = worker.supervisor("a")
     small, large = supervisor.catalog_state.logs
     files = tuple(replace(file, file_bytes=1 << 30) for file in large.runs[0].files)
