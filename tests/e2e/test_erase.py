@@ -15,6 +15,7 @@ from connectors.config.files import load_connector, load_worker
 from connectors.operations.erase.receipt import COMPLETE, PENDING, Receipt, decoded
 from connectors.operations.erase.run import EraseOptions, Eraser, Erasure
 from connectors.operations.request_timeout import RequestTimeout
+from tests.support.change_events import JSON, PLAIN_KEY, UNWRAP, change, key_of
 from tests.support.cli import invoke
 from tests.support.deployment import PROCESS_TIMEOUT_S, Deployment, Process
 from tests.support.erasure import files_with
@@ -52,8 +53,8 @@ def _json(text: str) -> bytes:
     return json.dumps({"address": text}).encode()
 
 
-def _eraser(deployment: Deployment, spark: SparkSession) -> Eraser:
-    """Erases the key; without a live worker this process carries the request out on the tests' Spark."""
+def _eraser(deployment: Deployment, spark: SparkSession, key: bytes = KEY) -> Eraser:
+    """Erases `key`; without a live worker this process carries the request out on the tests' Spark."""
     connector, worker = deployment.write()
     config = load_worker(worker)
 
@@ -66,7 +67,7 @@ def _eraser(deployment: Deployment, spark: SparkSession) -> Eraser:
             return task.perform(wanted, deployment.drawn_start())
 
     settings = load_connector(connector, config).config
-    return Eraser(config, settings, [KEY], EraseOptions(), RequestTimeout(PROCESS_TIMEOUT_S), here)
+    return Eraser(config, settings, [key], EraseOptions(), RequestTimeout(PROCESS_TIMEOUT_S), here)
 
 
 def _verified(deployment: Deployment, done: Erasure) -> tuple[int, str]:
@@ -118,6 +119,27 @@ def test_no_worker_is_needed(spark: SparkSession, deployment: Deployment, folder
     produce(deployment.bootstrap, deployment.topic, [(0, KEY, _json("another street"))])
     deployment.run_once(spark)
     assert _verified(deployment, done) == (0, COMPLETE)  # a new value is no matter of the erasure
+
+
+@pytest.mark.long  # test_a_live_worker_erases has what needs no delete event
+@pytest.mark.parametrize("order", ["offset", "field:source.lsn"])
+def test_change_events_are_erased(
+    spark: SparkSession, deployment: Deployment, folders: tuple[Path, Path], order: str
+) -> None:
+    """A delete event is sent under the source's key; it says nothing of the row, and deletes it in its order."""
+    _set(deployment, "none", 0)
+    deployment.settings |= {**JSON, **UNWRAP, **PLAIN_KEY, "compaction.order": order}
+    for lsn, street in enumerate((OLDER, SECRET)):
+        rows = [(0, key_of(name), change(name, at, lsn)) for name, at in ((KEY.decode(), street), ("bob", "nearby"))]
+        produce(deployment.bootstrap, deployment.topic, rows)
+        deployment.run_once(spark)
+    done = _eraser(deployment, spark, b'{"id":"%s"}' % KEY).run()
+    assert (_is_gone(folders), len(done.signed.receipt.tombstones)) == (True, 1)
+    kept = {record.key: record.value for record in consume_all(deployment.bootstrap, deployment.output)}
+    assert [key for key, value in kept.items() if value is not None] == [b'{"id":"bob"}']
+    deleted, tombstone = list(consume_all(deployment.bootstrap, deployment.topic))[-2:]
+    assert (deleted.key, tombstone.key, tombstone.value) == (key_of(KEY.decode()), deleted.key, None)
+    assert SECRET.encode() not in (deleted.value or b"")
 
 
 @pytest.mark.long  # each case starts Spark twice

@@ -38,6 +38,7 @@ def plan_text(plan: ErasurePlan) -> str:
     """Says what an erasure would do."""
     lines = [
         f"{len(plan.values):,} values would get a tombstone, {len(plan.tombstones):,} keys have one in a partition.",
+        *[f"{plan.events:,} of these would get it by a delete event of Debezium."] * (plan.events > 0),
         f"Keys of which no log has anything: {len(plan.absent):,}.",
         *(f"Of this key: {each.decode(errors='backslashreplace')}" for each in plan.absent[:_NAMED]),
         *(f"{each.topic}-{each.partition}: a value at offset {each.offset}" for each in plan.values[:_NAMED]),

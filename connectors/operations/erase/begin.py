@@ -19,7 +19,6 @@ from compactor.runs import reader
 from compactor.runs.scan import between
 from compactor.snapshot import pins
 from compactor.storage.base import Storage
-from connectors.chain.spec import ChainSpec
 from connectors.config.connector import ConnectorConfig
 from connectors.config.engine_settings import kept_catalog
 from connectors.errors import ConfigError, ConflictError, UsageError
@@ -53,9 +52,11 @@ class ErasurePlan(Struct, frozen=True, kw_only=True):
 
     `unsearched` are snapshots that stay, as no log of their topic has anything of the keys. `tables` are the topics of
     which a table has, or may have, a key. `absent` are the keys that no log has anything of.
+    `events` of the values get a delete event of Debezium: their connector makes tombstones of these alone.
     """
 
     values: tuple[ToDelete, ...]
+    events: int
     tombstones: tuple[Tombstone, ...]
     snapshots: tuple[HeldSnapshot, ...]
     unsearched: tuple[HeldSnapshot, ...]
@@ -153,17 +154,8 @@ def _value(log: PartitionLog, number: int, row: dict[str, Any]) -> ToDelete:
         offset=row["offset"],
         timestamp_ms=row["timestamp"],
         headers=tuple((header["key"], header["value"]) for header in row["headers"] or ()),
+        identity=row[KEY_IDENTITY],
     )
-
-
-def check_keys_pass(connector: ConnectorConfig, chain: ChainSpec, values: Sequence[ToDelete]) -> None:
-    """Raises UsageError if a tombstone with a kept key would not be kept under that key."""
-    if values and (chain.steps or chain.output_key is not None):
-        raise UsageError(
-            f"Connector {connector.name} has transforms, or writes keys in another form than it reads: a tombstone "
-            "with a kept key may not come out as one of that key.",
-            "Delete the keys at the source. Once keyfold get shows them with value null, run this command again.",
-        )
 
 
 def check_forms(

@@ -27,6 +27,7 @@ from connectors.errors import ConflictError, UnreachableError
 from connectors.kafka.client_settings import ClientSettings
 from connectors.operations.erase import begin, signing
 from connectors.operations.erase.begin import ErasurePlan
+from connectors.operations.erase.deletions import deletions
 from connectors.operations.erase.elsewhere import elsewhere
 from connectors.operations.erase.key_matcher import KeyMatcher
 from connectors.operations.erase.receipt import (
@@ -44,7 +45,8 @@ from connectors.operations.erase.receipt import (
     state_of,
 )
 from connectors.operations.erase.search import LEVELS, RUN_LEVEL, SNAPSHOT_LEVEL, KeySearch, SearchPlaces, SearchResult
-from connectors.operations.erase.tombstones import ToDelete, send
+from connectors.operations.erase.source_records import SourceRecords
+from connectors.operations.erase.tombstones import Deletion, ToDelete, send
 from connectors.operations.request_timeout import RequestTimeout
 from connectors.operations.worker_request import DEFAULT_TIMEOUT, POLL_MS, answered, request
 from connectors.runtime.request_handler import ERASE
@@ -98,9 +100,17 @@ class Eraser:
         self._place = snapshot_storage(worker, connector)
 
     def plan(self) -> ErasurePlan:
-        """Looks up what is to be done, and does nothing. Raises UsageError, ConflictError, StorageError."""
+        """Looks up what is to be done, and does nothing.
+
+        Raises UsageError, ConflictError, StorageError; what `deletions` raises.
+        """
+        return self._planned()[0]
+
+    def _planned(self) -> tuple[ErasurePlan, tuple[Deletion, ...]]:
+        """Returns what is to be done, and what is sent to the source for it."""
         state, values, tombstones = begin.kept_records(self._storage, self._connector, self._keys, self._options.topic)
-        begin.check_keys_pass(self._connector, self._connector.chain_spec(self._worker.given), values)
+        chain, source = self._connector.chain_spec(self._worker.given), SourceRecords(self._clients())
+        sent = deletions(self._connector.name, chain, values, state.record_order, source)
         salt = new_salt()
         result = self._search(state, salt, tombstones, 0).snapshots()
         kept = {each.number for each in values} | {each.key for each in tombstones}
@@ -111,14 +121,16 @@ class Eraser:
         tables = begin.held_tables(result, state, self._place, self._connector.name)
         with_key = {each.topic for each in values} | {each.topic for each in tombstones} | self._topics_begun(state)
         wanted = [each for each in snapshots if topic in (None, each.topic)]
-        return ErasurePlan(
+        plan = ErasurePlan(
             values=tuple(values),
+            events=sum(each.payload is not None for each in sent),
             tombstones=tuple(tombstones),
             snapshots=tuple(each for each in wanted if each.goes(with_key)),
             unsearched=tuple(each for each in wanted if not each.goes(with_key)),
             tables=tuple(each for each in tables if topic in (None, each)),
             absent=tuple(key for number, key in enumerate(self._keys) if number not in kept),
         )
+        return plan, sent
 
     def run(self) -> Erasure:
         """Erases the keys and returns the receipt, which is kept in the connector's folder too.
@@ -128,16 +140,14 @@ class Eraser:
         in time; what a clean raises. The same call goes on then.
         """
         signer = signing.private_key(signing.key_file(self._worker))
-        plan = self.plan()  # E1
+        plan, wanted = self._planned()  # E1
         if not self._options.pinned:
             begin.check_pins(self._connector, plan)
         state = self._state()
         receipt = self._begun(state, plan)
         self._write(SignedReceipt(receipt))
         hit("erase.begun")
-        producer = ClientSettings.of(self._worker, self._connector).producer()
-        now_ms = self._clock.now_ms()
-        sent = send(producer, self._connector.name, plan.values, state.record_order, now_ms)  # E2
+        sent = send(self._clients().producer(), self._connector.name, wanted, self._clock.now_ms())  # E2
         tombstones = _united(receipt.tombstones, (*plan.tombstones, *sent))
         receipt = replace(receipt, tombstones=tombstones, absent=_absent(len(self._keys), tombstones))
         self._write(SignedReceipt(receipt))
@@ -235,7 +245,6 @@ class Eraser:
 
     def _ended(self, receipt: Receipt, result: SearchResult) -> Receipt:
         now_ms = self._clock.now_ms()
-        clients = ClientSettings.of(self._worker, self._connector)
         return replace(
             receipt,
             ended_ms=now_ms,
@@ -243,7 +252,7 @@ class Eraser:
             searched=result.searched,
             files=result.files,
             findings=result.findings,
-            elsewhere=elsewhere(self._connector, clients, self._state(), receipt.topics, now_ms),
+            elsewhere=elsewhere(self._connector, self._clients(), self._state(), receipt.topics, now_ms),
         )
 
     def _search(
@@ -262,6 +271,9 @@ class Eraser:
         from connectors.operations.erase.take_over import run_and_erase  # it loads Spark
 
         return run_and_erase(self._worker, self._connector, wanted, lock)
+
+    def _clients(self) -> ClientSettings:
+        return ClientSettings.of(self._worker, self._connector)
 
     def _state(self) -> CatalogState:
         return kept_catalog(self._storage, self._connector.name).state
@@ -306,8 +318,10 @@ def _check_won(connector: str, values: Sequence[ToDelete], tombstones: Sequence[
     if lost:
         raise ConflictError(
             f"Connector {connector}: the value of a key at {lost[0].topic}-{lost[0].partition}, offset "
-            f"{lost[0].offset}, is later by compaction.order than its tombstone.",
-            "Delete the key at the source, by a record that is later in that order, and run this command again.",
+            f"{lost[0].offset}, has outlived its tombstone: it is later by compaction.order, or the worker has other "
+            "transforms than the file that was given.",
+            "Give the file that the worker runs. Or delete the key at the source, by a record that is later in that "
+            "order, and run this command again.",
         )
 
 

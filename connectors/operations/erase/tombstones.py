@@ -1,8 +1,8 @@
-"""Sends a tombstone to the source for each kept value of a key: step E2 of docs/protocol.md."""
+"""Sends what deletes each kept value of a key to the source: step E2 of docs/protocol.md."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -10,7 +10,6 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from msgspec import Struct
 
 from compactor.failpoints import hit
-from compactor.model.order import HEADER
 from connectors.errors import UnreachableError
 from connectors.kafka import producers
 from connectors.kafka.client_log import logged
@@ -23,7 +22,10 @@ _DEADLINE_S: Final = 50.0
 
 
 class ToDelete(Struct, frozen=True, kw_only=True):
-    """A value that is kept of the key with this number; `timestamp_ms` and `headers` are those of its record."""
+    """A value that is kept of the key with this number; `timestamp_ms` and `headers` are those of its record.
+
+    `identity` is what the key is compared by; None: the key itself.
+    """
 
     number: int
     key: bytes
@@ -32,48 +34,69 @@ class ToDelete(Struct, frozen=True, kw_only=True):
     offset: int
     timestamp_ms: int
     headers: tuple[tuple[str, bytes | None], ...]
+    identity: bytes | None = None
+
+
+class Deletion(Struct, frozen=True):
+    """The record of the source by which `value` is deleted: a tombstone (`payload` None), or a delete event.
+
+    `is_followed`: a tombstone with the same key is sent after the event, for the brokers' cleaner.
+    """
+
+    value: ToDelete
+    key: bytes
+    payload: bytes | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    is_followed: bool = False
 
 
 def send(
     config: Mapping[str, Setting],
     connector: str,
-    values: Sequence[ToDelete],
-    order: str,
+    deletions: Sequence[Deletion],
     now_ms: int,
     make: Callable[[dict[str, Any]], Producer] = Producer,
 ) -> tuple[Tombstone, ...]:
-    """Sends a tombstone for each of `values` to its partition, and returns what the brokers acknowledged.
+    """Sends each of `deletions` to the partition of its value, and returns what the brokers acknowledged.
 
-    A tombstone has a time, or the header, by which it wins in `order`. Raises NotAllowedError without the right to
+    A tombstone has the latest time of its key, by which it may win. Raises NotAllowedError without the right to
     write, UnreachableError if the brokers do not answer: some may be there then, and sending again harms nothing.
     """
-    if not values:
+    if not deletions:
         return ()
-    latest_ms: dict[int, int] = {}  # by key: brokers refuse times far ahead, which one of another key may have
-    for each in values:
-        latest_ms[each.number] = max(now_ms, each.timestamp_ms, latest_ms.get(each.number, now_ms))
+    values = [each.value for each in deletions]
+    latest_ms = _latest_ms(values, now_ms)
     named = {"client.id": f"keyfold-erase-{connector}", "delivery.report.only.error": False}
     producer = make(logged({producers.QUEUE: producers.QUEUE_BYTES // 1024, **config, **named}))
     bootstrap = str(config.get("bootstrap.servers"))
     acknowledged: list[Tombstone] = []
     failures: list[tuple[ToDelete, KafkaError]] = []
-    for each in values:
-        at_ms = latest_ms[each.number]
-        delivered = partial(_delivered, each, at_ms, acknowledged, failures)
-        row = (each.topic, None, each.key, each.partition, delivered, None, at_ms, _headers(each, order))
+    for each in deletions:
+        value, at_ms = each.value, latest_ms[each.value.number]
+        report = partial(_delivered, value, at_ms, acknowledged, failures)
         try:
-            _produce(producer, row)
+            for row in _rows(each, at_ms, report):
+                _produce(producer, row)
         except KafkaException as error:
-            raise typed(cause(error), _doing(each), bootstrap, _right(each)) from error
+            raise typed(cause(error), _doing(value), bootstrap, _right(value)) from error
         except BufferError as error:
             raise _unacknowledged(connector, len(values), bootstrap, len(acknowledged)) from error
     left = producer.flush(_DEADLINE_S)
-    for each, refused in failures[:1]:
-        raise typed(refused, _doing(each), bootstrap, _right(each))
+    if failures:
+        value, refused = failures[0]
+        raise typed(refused, _doing(value), bootstrap, _right(value))
     if left or len(acknowledged) < len(values):
         raise _unacknowledged(connector, len(values), bootstrap, len(acknowledged))
     hit("erase.sent")
     return tuple(sorted(acknowledged, key=lambda each: (each.topic, each.partition, each.offset)))
+
+
+def _latest_ms(values: Iterable[ToDelete], now_ms: int) -> dict[int, int]:
+    """Returns the latest time by key: brokers refuse times far ahead, which a record of another key may have."""
+    latest_ms: dict[int, int] = {}
+    for each in values:
+        latest_ms[each.number] = max(now_ms, each.timestamp_ms, latest_ms.get(each.number, now_ms))
+    return latest_ms
 
 
 def _unacknowledged(connector: str, tombstones: int, bootstrap: str, acknowledged: int) -> UnreachableError:
@@ -92,10 +115,12 @@ def _produce(producer: Producer, row: tuple[Any, ...]) -> None:
         producer.produce(*row)
 
 
-def _headers(value: ToDelete, order: str) -> list[tuple[str, bytes | None]]:
-    """Returns the header that the order goes by, as the value has it: of equal ones the later offset wins."""
-    name = order.removeprefix(HEADER) if order.startswith(HEADER) else None
-    return [(header, data) for header, data in value.headers if header == name][-1:]
+def _rows(each: Deletion, at_ms: int, report: Callable[..., None]) -> Iterator[tuple[Any, ...]]:
+    """Yields the records of a deletion, as `Producer.produce` takes them; `report` is told of the one that deletes."""
+    topic, partition = each.value.topic, each.value.partition
+    yield topic, each.payload, each.key, partition, report, None, at_ms, list(each.headers)
+    if each.is_followed:
+        yield topic, None, each.key, partition, None, None, at_ms, []
 
 
 def _delivered(

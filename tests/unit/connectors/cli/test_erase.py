@@ -79,7 +79,7 @@ def test_keys_of_which_no_log_has_anything_are_counted(tmp_path: Path) -> None:
         (("--key", KEY), {"cleanup.policy": "delete", "output.topic": "none"}, 3, "not folded by key"),
         (
             ("--key", KEY),
-            {"transforms": "t", "transforms.t.type": "DropHeaders", "transforms.t.headers": "h"},
+            {"transforms": "t", "transforms.t.type": "TombstoneHandler", "transforms.t.behavior": "drop_silent"},
             2,
             "Delete the keys at the source",
         ),

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from connectors.errors import NotAllowedError, UnreachableError
 from connectors.operations.erase.receipt import Tombstone
-from connectors.operations.erase.tombstones import ToDelete, send
+from connectors.operations.erase.tombstones import Deletion, ToDelete, send
 
 CONFIG = {"bootstrap.servers": "broker:9092"}
 
@@ -31,7 +31,7 @@ class SlowProducer:
         self.is_silent = is_silent
         self.room = room
         self.rows: list[tuple[Any, ...]] = []
-        self._waiting: list[Callable[[KafkaError | None, Message], None]] = []
+        self._waiting: list[Callable[[KafkaError | None, Message], None] | None] = []
 
     def produce(self, *row: Any) -> None:
         if len(self._waiting) >= self.room:
@@ -44,13 +44,15 @@ class SlowProducer:
             return len(self._waiting)
         waiting, self._waiting = self._waiting, []
         for number, delivered in enumerate(waiting):
+            if delivered is None:
+                continue
             error = None if self.error is None else KafkaError(self.error)
             delivered(error, cast("Message", _Acknowledged(100 + number)))
         return 0
 
 
-def _send(producer: SlowProducer, values: list[ToDelete], order: str = "offset") -> tuple[Tombstone, ...]:
-    return send(CONFIG, "c", values, order, 50, lambda _: cast("Producer", producer))
+def _send(producer: SlowProducer, values: list[ToDelete]) -> tuple[Tombstone, ...]:
+    return send(CONFIG, "c", [Deletion(each, each.key) for each in values], 50, lambda _: cast("Producer", producer))
 
 
 def _value(partition: int, timestamp_ms: int = 1, **headers: bytes) -> ToDelete:
@@ -76,12 +78,16 @@ def test_each_value_gets_a_tombstone_in_its_partition() -> None:
     ]
 
 
-@pytest.mark.parametrize(("order", "headers"), [("offset", []), ("header:v", [("v", b"2")]), ("header:absent", [])])
-def test_a_tombstone_has_the_header_that_the_order_goes_by(order: str, headers: list[tuple[str, bytes]]) -> None:
-    """Of equal ones the higher offset wins; other headers say nothing of a tombstone."""
+def test_a_delete_event_is_followed_by_a_tombstone() -> None:
+    """With the key and headers of the source; the receipt has the offset of the event, which deletes the value."""
     producer = SlowProducer()
-    _send(producer, [_value(0, v=b"2", other=b"x")], order)
-    assert producer.rows[0][7] == headers
+    event = Deletion(_value(0), b"source's", b"deleted", (("v", b"2"),), is_followed=True)
+    (sent,) = send(CONFIG, "c", [event], 50, lambda _: cast("Producer", producer))
+    assert [(row[1], row[2], row[7]) for row in producer.rows] == [
+        (b"deleted", b"source's", [("v", b"2")]),
+        (None, b"source's", []),
+    ]
+    assert sent.offset == 100
 
 
 def test_a_missing_right_is_named() -> None:
@@ -107,4 +113,4 @@ def test_a_queue_that_stays_full_is_an_outage() -> None:
 
 def test_nothing_to_delete_asks_no_broker() -> None:
     """No producer is made."""
-    assert send(CONFIG, "c", [], "offset", 50, lambda _: pytest.fail("it was made")) == ()
+    assert send(CONFIG, "c", [], 50, lambda _: pytest.fail("it was made")) == ()
