@@ -87,6 +87,7 @@ STEPS: Final[dict[str, str]] = {
     "erase.sent": "E2 the tombstones of an erasure are acknowledged, its receipt does not name them",
     "erase.published": "E3 the tombstones are published, nothing is folded for the erasure",
     "erase.dropped": "E5 the catalog names the snapshots to be erased no more, their folders are there",
+    "erase.table": "E6 a topic's table has its newest version alone, run files that nothing names are there",
     "erase.purge": "E7 run files that nothing names are about to be removed without a grace",
     "erase.searched": "E8 all files are searched, the receipt is not signed",
     "delete.fenced": "X1 every older owner is fenced, nothing of the connector is removed",

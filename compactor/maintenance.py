@@ -15,6 +15,7 @@ from compactor.catalog.catalog import Catalog
 from compactor.clean.cleaner import CleanedLog, Cleaner
 from compactor.clean.vacuum import purge_runs, vacuum
 from compactor.errors import QuarantinedError
+from compactor.failpoints import hit
 from compactor.metrics import Counters
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
@@ -124,6 +125,7 @@ class Maintenance:
             removed += self.snapshots.remove(topic, snapshots, now_ms)  # E5
             if why := self.snapshots.purge_table(topic):  # E6
                 held[topic] = why
+            hit("erase.table")
         done = purge_runs(self._catalog.storage, self._catalog, now_ms, running)  # E7
         self.cleaner.replace_indexes(done.lost_indexes)
         return Erased(logs=logs, snapshots=tuple(removed), run_files=done.files, held=held)

@@ -143,7 +143,9 @@ def test_change_events_are_erased(
 
 
 @pytest.mark.long  # each case starts Spark twice
-@pytest.mark.parametrize("step", ["erase.begun", "erase.sent", "erase.published", "erase.dropped", "erase.purge"])
+@pytest.mark.parametrize(
+    "step", [f"erase.{name}" for name in ("begun", "sent", "published", "dropped", "table", "purge", "searched")]
+)
 def test_a_run_that_is_killed_is_gone_on_with(
     spark: SparkSession, deployment: Deployment, folders: tuple[Path, Path], step: str
 ) -> None:

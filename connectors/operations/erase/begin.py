@@ -201,13 +201,20 @@ def held_snapshots(result: SearchResult, place: Storage | None, connector: str) 
     )
 
 
-def held_tables(result: SearchResult, state: CatalogState, place: Storage | None, connector: str) -> Iterator[str]:
-    """Yields the topics of which a table has a key, or could not be searched."""
+def held_tables(
+    result: SearchResult, topics: Iterable[str], with_key: Collection[str], place: Storage | None, connector: str
+) -> Iterator[str]:
+    """Yields the `topics` of which a table has a key. One that cannot be searched counts if logs of it are `with_key`.
+
+    Otherwise a misspelt key would take the older versions of a table along.
+    """
     if place is None:
         return
-    files = [finding.file for finding in result.of(TABLE_LEVEL, VALUE, BYTES, UNCOMPARED, UNSEARCHED)]
-    for topic in state.topics:
-        if any(file.startswith(f"{place.location}/{connector}/{topic}/") for file in files):
+    sure = [each.file for each in result.of(TABLE_LEVEL, VALUE, BYTES)]
+    maybe = [each.file for each in result.of(TABLE_LEVEL, UNCOMPARED, UNSEARCHED)]
+    for topic in topics:
+        folder = f"{place.location}/{connector}/{topic}/"
+        if any(file.startswith(folder) for file in (*sure, *(maybe if topic in with_key else ()))):
             yield topic
 
 

@@ -151,7 +151,7 @@ class _Search:
                 self._reasons.setdefault(at, reason)
 
     def _followed(self, events: Mapping[int, Deletion]) -> dict[int, Deletion]:
-        """Returns delete events, followed by a tombstone where the chain refuses none."""
+        """Returns delete events, each followed by a tombstone if the chain does not refuse it."""
         tombstones = [_deletion(each.value, each.key, _TOMBSTONE, self._order) for each in events.values()]
         harmless = [reason in (None, _DROPPED) for reason in _outcomes(self._chain, tombstones)]
         return {

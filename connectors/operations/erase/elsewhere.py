@@ -20,6 +20,8 @@ _COMPACTED: Final = (
 )
 _DELETED: Final = "The brokers remove its segments by retention.ms, a segment (segment.ms) at a time."
 _UNKNOWN: Final = "Its settings could not be read."
+_REQUEST_S: Final = 3.0
+"""How long brokers may take to answer: all is erased by now, and a receipt without times says as much."""
 
 
 def elsewhere(
@@ -37,7 +39,7 @@ def elsewhere(
 
 def _configs(clients: ClientSettings, names: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
     try:
-        with closing(Admin(clients.admin())) as admin:
+        with closing(Admin(clients.admin(), _REQUEST_S)) as admin:
             return admin.topic_configs(sorted(admin.describe(names)))
     except KeyfoldError:
         return {}

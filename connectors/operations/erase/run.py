@@ -118,8 +118,8 @@ class Eraser:
         begin.check_forms(self._storage, self._connector, state, self._keys, absent)
         topic = self._options.topic
         snapshots = begin.held_snapshots(result, self._place, self._connector.name)
-        tables = begin.held_tables(result, state, self._place, self._connector.name)
         with_key = {each.topic for each in values} | {each.topic for each in tombstones} | self._topics_begun(state)
+        tables = begin.held_tables(result, state.topics, with_key, self._place, self._connector.name)
         wanted = [each for each in snapshots if topic in (None, each.topic)]
         plan = ErasurePlan(
             values=tuple(values),

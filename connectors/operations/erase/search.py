@@ -96,6 +96,7 @@ class KeySearch:
         for each in tombstones:
             at = each.key, each.topic, each.partition
             self._ends[at] = max(each.offset, self._ends.get(at, each.offset))
+        self._with_tombstones = {topic for _, topic, _ in self._ends}
         self._found: list[Finding] = []
         self._kinds: set[tuple[str, str]] = set()  # kind and file of what is noted
         self._files: list[str] = []
@@ -219,8 +220,9 @@ class KeySearch:
         def search(storage: Storage, info: FileInfo, level: str) -> None:
             matches = self._matches(storage, info, None)
             if matches is None:
-                if folder is None:  # a table's newest version is that of a snapshot from after the tombstones
-                    self._note(UNCOMPARED, level, storage, info, topic=topic)
+                if folder is None:  # a table's newest version is that of a snapshot from after the tombstones, if any
+                    what = UNCOMPARED if topic in self._with_tombstones else UNSEARCHED
+                    self._note(what, level, storage, info, topic=topic)
                 elif not self._is_later(storage, folder, topic):
                     self._note(UNSEARCHED, level, storage, info, topic=topic)
                 return

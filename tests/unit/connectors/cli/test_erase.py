@@ -13,16 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
 
-from compactor.catalog.owner_lock import OwnerLock
-from compactor.catalog.requests import Request
 from compactor.model.actions import CloseTopic, Publish
 from compactor.snapshot import pins
-from connectors.cli.options import configs_of
 from connectors.cli.views.erasure import erased_text
-from connectors.errors import ConflictError
 from connectors.operations.erase import signing
 from connectors.operations.erase.receipt import Receipt, Tombstone, decoded, encoded, erased_keys
-from connectors.operations.erase.run import Eraser, Erasure
+from connectors.operations.erase.run import Erasure
 from tests.support.cli import connector_file, invoke, keep, row, storage_of, worker_file
 from tests.support.engine import row as engine_row
 from tests.support.kept_snapshots import KeptSnapshots
@@ -77,12 +73,6 @@ def test_keys_of_which_no_log_has_anything_are_counted(tmp_path: Path) -> None:
         (("--key", KEY, "--topic", "other"), {}, 2, "keeps no topic other"),
         (("--key", "zz", "--hex"), {}, 2, "hexadecimal"),
         (("--key", KEY), {"cleanup.policy": "delete", "output.topic": "none"}, 3, "not folded by key"),
-        (
-            ("--key", KEY),
-            {"transforms": "t", "transforms.t.type": "TombstoneHandler", "transforms.t.behavior": "drop_silent"},
-            2,
-            "Delete the keys at the source",
-        ),
     ],
 )
 def test_what_cannot_be_erased_is_refused(
@@ -138,18 +128,12 @@ def test_a_misspelt_key_removes_no_snapshot(tmp_path: Path) -> None:
     receipt = json.loads(result.stdout)["signed"]["receipt"]
     assert (receipt["absent"], receipt["snapshots_removed"], receipt["state"]) == ([0], [], "incomplete")
     assert (result.exit_code, snapshot.exists()) == (1, True)
-    table = snapshot.parent / "delta"  # its older versions go, so that the owner is asked
+    table = snapshot.parent / "delta"
     table.mkdir()
     pq.write_table(pa.table({"_key": [7], "_offset": [3]}), table / "part.parquet")
-    asked: list[Request] = []
-
-    def refuse(request: Request, _lock: OwnerLock) -> dict[str, Any]:
-        asked.append(request)
-        raise ConflictError("Not now.", "Later.")
-
-    with pytest.raises(ConflictError, match="Not now"):
-        Eraser(*configs_of(connector_file(tmp_path, **settings), worker), [f"{KEY}x".encode()], here=refuse).run()
-    assert [(each.topics, each.snapshots) for each in asked] == [(("orders",), ())]
+    for key, tables in ((KEY, ["orders"]), (f"{KEY}x", []), ("gone", ["orders"])):
+        shown = json.loads(_erase(tmp_path, "--key", key, "--dry-run", "--json", **settings).stdout)
+        assert shown["tables"] == tables, key
 
 
 def test_a_tombstone_that_is_not_published_is_waited_for(tmp_path: Path) -> None:
