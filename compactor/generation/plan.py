@@ -21,10 +21,7 @@ from compactor.errors import OffsetChangeError
 from compactor.model.actions import AnyAction, BeginGeneration, Refill, RenewTopic, Reorder, Rescope, Skip
 from compactor.model.log import Gap, Generation, PartitionLog, Run, first_end_of, generation_of, lost_by
 from compactor.model.record import TopicPartition
-from compactor.model.state import OF_TOPIC, CatalogState, Topic
-
-NONE: Final = "none"
-"""The fill of a catalog whose own is unset."""
+from compactor.model.state import NO_FILL, OF_TOPIC, CatalogState, Topic
 
 
 class OffsetChange(Struct, frozen=True, kw_only=True):
@@ -201,7 +198,7 @@ def _new_rules(
 
     Raises OffsetChangeError unless every log begins again: what one keeps was decided about by those before.
     """
-    fill = NONE if state.fill is UNSET else state.fill
+    fill = state.winners.fill
     if change.order not in (None, state.order):
         _check_all_begin_again(state, "order", state.order, change.order, generations)
         yield Reorder(order=change.order)
@@ -210,7 +207,7 @@ def _new_rules(
         yield Rescope(scope=change.scope, outputs=_outputs(state, change.scope, topics))
     if change.fill not in (None, fill):
         _check_all_begin_again(state, "fill", fill, change.fill, generations)
-        yield Refill(fill=UNSET if change.fill == NONE else change.fill)
+        yield Refill(fill=UNSET if change.fill == NO_FILL else change.fill)
 
 
 def _outputs(state: CatalogState, scope: str, topics: Mapping[str, FoundTopic]) -> dict[str, int]:

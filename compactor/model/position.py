@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -23,13 +23,22 @@ MOST_BUCKETS: Final = 10_000
 """As many transactional ids a position names at most: a tool may have written it, and each one named is initialised."""
 
 
+class WinnerRules(NamedTuple):
+    """What decides which record of a key wins, and what of it is filled, in the words of the settings."""
+
+    order: str
+    scope: str
+    fill: str
+
+
 class Position(Struct, frozen=True, kw_only=True):
     """What the group holds for one partition: the next source offset to publish, and what its metadata says.
 
     `catalog_id` None: it was not committed by keyfold. `output_id`: id of the output topic. `output_offset`: everything
     below `offset` is published below this offset of the output. `fold_end`: the end of the fold that is being sent in
     several transactions. `generation` is that of the log, `start` the source offset at which it began. `identity`: by
-    what the catalog compares keys; None: by their bytes. `buckets`: how many transactional ids the catalog had then,
+    what the catalog compares keys; None: by their bytes. `winners`: its other rules; None: an older version, which did
+    not say. `buckets`: how many transactional ids the catalog had then,
     below which each id is that a partition may have been published by; None: an older version, which did not say.
 
     The first offsets of a later generation are below 0 (`PartitionLog.generation`). A group takes no such offset: it
@@ -44,6 +53,7 @@ class Position(Struct, frozen=True, kw_only=True):
     generation: int = 1
     start: int = 0
     identity: str | None = None
+    winners: WinnerRules | None = None
     buckets: int | None = None
 
     @property
@@ -84,8 +94,8 @@ class _Metadata(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The format on the brokers. `offset` is the committed offset itself; None in metadata of older versions.
 
     Format 2, of later generations, adds `generation` and `start`; `tombstones` is the offset if that is below 0.
-    `identity` says by what keys are compared, if that is not their bytes. `buckets` is the number of transactional
-    ids; older versions do not write it, and pass over it.
+    `identity` says by what keys are compared, if that is not their bytes. `order`, `scope` and `fill` are the
+    `WinnerRules`, `buckets` is the number of transactional ids; older versions do not write these, and pass over them.
     """
 
     keyfold: int
@@ -98,11 +108,15 @@ class _Metadata(Struct, frozen=True, kw_only=True, omit_defaults=True):
     start: int = 0
     tombstones: int | None = None
     identity: str | None = None
+    order: str | None = None
+    scope: str | None = None
+    fill: str | None = None
     buckets: int | None = None
 
 
 def encode(position: Position) -> str:
     """Returns the metadata of `position`: JSON of far less than 4096 bytes (offset.metadata.max.bytes)."""
+    winners = position.winners
     metadata = _Metadata(
         keyfold=FORMAT if position.generation == 1 else FORMAT_OF_LATER_GENERATIONS,
         catalog=position.catalog_id or "",
@@ -114,6 +128,9 @@ def encode(position: Position) -> str:
         start=position.start,
         tombstones=position.offset if position.offset < position.start else None,
         identity=position.identity,
+        order=None if winners is None else winners.order,
+        scope=None if winners is None else winners.scope,
+        fill=None if winners is None else winners.fill,
         buckets=None if position.buckets is None else min(position.buckets, MOST_BUCKETS),
     )
     return msgspec.json.encode(metadata).decode()
@@ -146,8 +163,15 @@ def decode(offset: int, metadata: str | None) -> Position:
         generation=decoded.generation,
         start=decoded.start,
         identity=decoded.identity,
+        winners=_winners(decoded),
         buckets=None if decoded.buckets is None or decoded.buckets < 1 else min(decoded.buckets, MOST_BUCKETS),
     )
+
+
+def _winners(decoded: _Metadata) -> WinnerRules | None:
+    if decoded.order is None or decoded.scope is None or decoded.fill is None:
+        return None
+    return WinnerRules(decoded.order, decoded.scope, decoded.fill)
 
 
 def buckets_of(positions: Iterable[Position | None]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from compactor.model.log import Generation
+from compactor.model.position import WinnerRules
 from compactor.model.record import OfPartition
 
 
@@ -41,8 +42,8 @@ class PublishTarget(OfPartition, Struct, frozen=True, kw_only=True):
 class PublishPlan(Struct, frozen=True, kw_only=True):
     """The targets that one transactional id sends next, in one epoch of one catalog.
 
-    `identity`: by what the catalog compares keys; None: by their bytes. `buckets`: how many transactional ids it has;
-    None: that is not known.
+    `identity`: by what the catalog compares keys; None: by their bytes. `winners`: its other rules. `buckets`: how many
+    transactional ids it has. None: that is not known.
     """
 
     bucket: int
@@ -50,6 +51,7 @@ class PublishPlan(Struct, frozen=True, kw_only=True):
     catalog_id: str
     targets: tuple[PublishTarget, ...]
     identity: str | None = None
+    winners: WinnerRules | None = None
     buckets: int | None = None
 
 

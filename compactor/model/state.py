@@ -45,6 +45,7 @@ from compactor.model.actions import (
 )
 from compactor.model.log import PartitionLog, empty
 from compactor.model.order import TIMESTAMP
+from compactor.model.position import WinnerRules
 from compactor.model.record import TopicPartition, by_topic
 
 BYTES: Final = "key"
@@ -53,6 +54,9 @@ BYTES: Final = "key"
 
 OF_TOPIC: Final = "topic"
 """The scope of a catalog that has one winner per key over all partitions of a topic (compaction.scope)."""
+
+NO_FILL: Final = "none"
+"""The word of the settings for a catalog that names no fill (compaction.fill)."""
 
 BY_OFFSET: Final = "offset"
 """The order of Kafka's cleaner, and of a catalog that names no other: the record with the highest offset wins."""
@@ -138,6 +142,11 @@ class CatalogState(Struct, frozen=True, kw_only=True, dict=True):
     def key_identity(self) -> str | None:
         """By what keys are compared; None: by their bytes."""
         return None if self.identity == BYTES else self.identity
+
+    @property
+    def winners(self) -> WinnerRules:
+        """What decides which record of a key wins, and what of it is filled."""
+        return WinnerRules(self.order, self.scope, NO_FILL if self.fill is UNSET else self.fill)
 
     @property
     def is_of_topics(self) -> bool:

@@ -94,6 +94,7 @@ def bucket_plans(state: CatalogState, targets: Iterable[PublishTarget]) -> tuple
             catalog_id=state.catalog_id,
             targets=tuple(bucket_targets),
             identity=state.key_identity,
+            winners=state.winners,
             buckets=state.buckets or None,
         )
         for bucket, bucket_targets in sorted(buckets.items())

@@ -3,8 +3,8 @@
 position inside the source's records               its log ends there; what follows is read again from the source
 below the source's start, the loss is accepted     the same, with a gap up to there
 inside a fold that was being sent                  the same; publishing goes on to the fold's end, as after any crash
-of a generation of which nothing was published     the next generation begins, as after `keyfold resync`; with a gap
-                                                   if the source begins above the start of the one that is lost
+of a generation of which nothing was published,    the next generation begins, as after `keyfold resync`; with a gap
+or not all of its first fold                       if the source begins above the start of the one that is lost
 """
 
 from __future__ import annotations
@@ -19,14 +19,17 @@ from compactor.errors import RebuildError
 from compactor.model.actions import RestoreLog
 from compactor.model.log import Gap, Generation, OutputPoint, PartitionLog, Run, empty
 from compactor.model.log_transitions import begin_generation, check_invariants
-from compactor.model.position import Position, buckets_of
+from compactor.model.position import Position, WinnerRules, buckets_of
 from compactor.model.record import OfPartition, TopicPartition
+from compactor.model.state import OF_TOPIC
 
 OLDER_BUCKETS: Final = 256
 """How many transactional ids an older keyfold may have had, which did not write their number to its positions.
 
 It had as many as tasks.max says, or else as Spark has cores; initialising one takes some ms.
 """
+_SETTINGS: Final = ("compaction.order", "compaction.scope", "compaction.fill")
+"""The settings that `WinnerRules` has."""
 _LONG_AGO_MS: Final = 0
 """When sending of what the output holds began: not known, so earlier than any."""
 
@@ -35,7 +38,8 @@ class LostLog(OfPartition, Struct, frozen=True, kw_only=True):
     """The known facts about the log of a partition: its position, and what the brokers say.
 
     `source_start` and `source_end` are the source's log start and last stable offset, `output_end` is the output's end.
-    `has_output`: the output has a partition of this number (compaction.scope=topic: it may have fewer).
+    `has_output`: the output has a partition of this number (compaction.scope=topic: it may have fewer). `has_earlier`:
+    it has keys that live by an earlier generation, as the first fold of the position's was sent in part.
     """
 
     topic: str
@@ -45,34 +49,55 @@ class LostLog(OfPartition, Struct, frozen=True, kw_only=True):
     source_end: int
     output_end: int
     has_output: bool = True
+    has_earlier: bool = False
 
     @property
-    def is_unpublished(self) -> bool:
-        """Whether the output still holds the generation before that of the position."""
-        return self.position.generation > 1 and self.position.offset <= self.position.start
+    def begins_again(self) -> bool:
+        """Whether the output still has keys of the generation before that of the position, which have to go.
+
+        Which of them the rest of its first fold would have superseded is not known: the source may have lost that.
+        """
+        is_unpublished = self.position.offset <= self.position.start
+        return self.position.generation > 1 and (is_unpublished or self.has_earlier)
+
+    @property
+    def begin(self) -> int:
+        """The source offset from which on it is read again."""
+        return self.position.start if self.begins_again else self.position.group_offset
 
     @property
     def published(self) -> int:
         """The offset up to which the restored log is published: its position, or the source's start if higher."""
-        return max(self.position.group_offset, self.source_start)
+        return max(self.begin, self.source_start)
 
 
-def check(lost: LostLog, connector: str, identity: str | None, *, accepts_loss: bool) -> None:
-    """Raises RebuildError if the log cannot be rebuilt, or only with a loss that is not accepted.
+def check_rules(
+    tp: TopicPartition, position: Position, connector: str, identity: str | None, winners: WinnerRules
+) -> None:
+    """Raises RebuildError if `position`, of `tp`, names other rules than those of the new catalog.
 
-    `identity`: by what the new catalog compares keys; None: by their bytes. The output holds one live record of each
-    key only by the identity that it was written with.
+    The output holds the last record of each key only by the rules that it was written with. A generation of which
+    nothing was sent begins again by others, but for the identity of keys.
     """
-    at, where = lost.position.group_offset, f"Connector {connector}: {lost.topic}, partition {lost.partition}"
-    if lost.position.identity != identity:
-        raise RebuildError(
-            f"{where} was published with keys compared by {lost.position.identity or 'bytes'}, and "
-            f"compaction.key.identity is {identity or 'bytes'} now.",
-            f"Set compaction.key.identity={lost.position.identity or 'bytes'}; or begin anew: keyfold delete "
-            "CONNECTOR.json --outputs, then run it.",
-        )
+    was, now = {"compaction.key.identity": position.identity or "bytes"}, [identity or "bytes"]
+    if position.winners is not None and not (position.generation > 1 and position.offset <= position.start):
+        was |= dict(zip(_SETTINGS, position.winners, strict=True))
+        now += winners
+    for (setting, before), asked in zip(was.items(), now, strict=False):
+        if before != asked:
+            raise RebuildError(
+                f"Connector {connector}: {tp.topic}, partition {tp.partition} was published with {setting}={before}, "
+                f"and it is {asked} now.",
+                f"Set {setting}={before}; or begin anew: keyfold delete CONNECTOR.json --outputs, then run it."
+                + (" Once it is rebuilt, keyfold resync applies another one." if setting in _SETTINGS else ""),
+            )
+
+
+def check(lost: LostLog, connector: str, *, accepts_loss: bool) -> None:
+    """Raises RebuildError if the log cannot be rebuilt, or only with a loss that is not accepted."""
+    at, where = lost.begin, f"Connector {connector}: {lost.topic}, partition {lost.partition}"
     needed = max(at, lost.position.fold_end or 0)
-    if lost.source_end < needed and not lost.is_unpublished:
+    if lost.source_end < needed and not lost.begins_again:
         raise RebuildError(
             f"{where} was read up to offset {needed}, and the source ends at {lost.source_end}: it was recreated, or "
             "records were taken back.",
@@ -116,7 +141,7 @@ def check_of_topic(lost: LostLog, connector: str) -> None:
             "of another partition.",
             anew,
         )
-    if lost.is_unpublished or lost.position.offset < lost.position.start:
+    if lost.begins_again or lost.position.offset < lost.position.start:
         raise RebuildError(
             f"{where} had begun generation {lost.position.generation}, and the output does not have all of its "
             "tombstones: with compaction.scope=topic nothing tells which of them are missing.",
@@ -128,9 +153,9 @@ def restored(lost: LostLog, run: Run | None, tombstones: Run | None, bucket: int
     """Returns the action that gives `lost` its log again.
 
     `run` has the last record of each key that the output holds of the position's generation; `tombstones` are those
-    with which the next generation begins, if nothing of the position's was published (`is_unpublished`).
+    with which the next generation begins (`begins_again`).
     """
-    if lost.is_unpublished:
+    if lost.begins_again:
         return RestoreLog(log=_begun_anew(lost, tombstones, bucket))
     position, end = lost.position, lost.published
     gaps = (Gap(position.offset, end),) if end > position.offset else ()
@@ -159,28 +184,29 @@ def ids_of(held: Mapping[TopicPartition, Position | None], buckets: int) -> int:
     return max(buckets_of(positions), unsaid, len(held), buckets)
 
 
-def position_of(action: RestoreLog, lost: LostLog, catalog_id: str, ids: int, *, of_topics: bool = False) -> Position:
+def position_of(action: RestoreLog, lost: LostLog, catalog_id: str, ids: int, winners: WinnerRules) -> Position:
     """Returns the position for the group: the one that it had, but of this catalog, or that of the restored log.
 
     `ids`: those of the lost catalog too, which a worker then initialises before it publishes, if we end before that.
-    `of_topics`: nothing of the topic is published, cleaned or in a snapshot before all that the source has now is read.
-    Below the position a record may have been passed over for one that is above that of another log.
+    `winners`: the rules of this catalog. With one winner over a topic nothing of that is published, cleaned or in a
+    snapshot before all that the source has now is read: below the position a record may have been passed over for one
+    that is above that of another log.
     """
-    log, before = action.log, lost.position
-    if of_topics:
-        end = lost.source_end if lost.source_end > before.offset else None
-        return replace(before, catalog_id=catalog_id, buckets=ids, fold_end=end)
-    if before.group_offset == log.position and not lost.is_unpublished:
-        return replace(before, catalog_id=catalog_id, buckets=ids)
+    log, before = action.log, replace(lost.position, catalog_id=catalog_id, buckets=ids, winners=winners)
+    if winners.scope == OF_TOPIC:
+        return replace(before, fold_end=lost.source_end if lost.source_end > before.offset else None)
+    if before.group_offset == log.position and not lost.begins_again:
+        return before
     return Position(
         offset=log.published,
         catalog_id=catalog_id,
         output_id=before.output_id,
         output_offset=log.output.output_offset if log.output else None,
-        fold_end=None if lost.is_unpublished else _fold_end(before, log),
+        fold_end=None if lost.begins_again else _fold_end(before, log),
         generation=log.generation.number if log.generation else 1,
         start=log.generation.start if log.generation else 0,
         identity=before.identity,
+        winners=winners,
         buckets=ids,
     )
 

@@ -5,13 +5,13 @@ The records come from the output, what they are from its headers, and up to wher
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-import pyarrow as pa
 import structlog
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from compactor.catalog.aside import set_aside
 from compactor.catalog.catalog import Catalog
@@ -23,9 +23,19 @@ from compactor.model.log import PartitionLog, Run, generation_of
 from compactor.model.position import Position
 from compactor.model.record import TopicPartition, by_topic
 from compactor.model.state import CatalogState, deal
-from compactor.rebuild.plan import LostLog, check, check_of_topic, check_outputs, ids_of, position_of, restored
+from compactor.rebuild.pieces import Pieces
+from compactor.rebuild.plan import (
+    LostLog,
+    check,
+    check_of_topic,
+    check_outputs,
+    check_rules,
+    ids_of,
+    position_of,
+    restored,
+)
 from compactor.runs import paths
-from compactor.runs.writer import RunTarget, write_run
+from compactor.runs.writer import RunTarget
 from connectors.clock import SYSTEM_CLOCK
 from connectors.config.connector import ConnectorConfig
 from connectors.config.selection import select
@@ -38,7 +48,7 @@ from connectors.operations.standing_result import told
 from connectors.runtime.offset_change import comparison_of_keys, comparison_of_records
 from connectors.runtime.takeover import Fenced, abandoned_s, claimed, draw_start, ids_to_have, take_over
 from connectors.sinks.output_keys import live_keys
-from connectors.sinks.output_records import TopicRecords, last_records
+from connectors.sinks.output_records import Bound, OutputRecords
 from connectors.sinks.output_visibility import require_stable
 from connectors.sinks.position_transaction import PositionTransaction
 from connectors.sinks.producer_session import read_positions
@@ -126,12 +136,12 @@ class Rebuilder:
         for _ in range(_TRIES):
             remains = self._look(accepts_loss=accepts_loss)  # R1
             hit("rebuild.read")
-            made = self._restored(remains.logs, now_ms)  # R2
+            logs, made = self._restored(remains.logs, now_ms, accepts_loss=accepts_loss)  # R2
             hit("rebuild.before-commit")
             actions = (*self._topics(remains.topics), *made)
             self._catalog.commit(partial(_always, actions), now_ms)  # R3
             hit("rebuild.after-commit")
-            if self._replace_positions(made, remains):  # R4 to R6
+            if self._replace_positions(made, remains._replace(logs=logs)):  # R4 to R6
                 hit("rebuild.committed")
                 return tuple(map(_rebuilt, made))
         raise RebuildError(
@@ -148,6 +158,9 @@ class Rebuilder:
         self._lost(held)
         held, ids = self._shut_out(partitions, held)
         lost = self._lost(held)
+        state = self._catalog.state
+        for tp, position in sorted(lost.items()):
+            check_rules(tp, position, self._connector.name, state.key_identity, state.winners)
         outputs = self._outputs(lost)
         starts, ends = self._admin.starts(list(lost)), self._admin.ends(list(lost))
         counts = {name: info.partitions for name, info in self._admin.describe(outputs.values()).items()}
@@ -173,7 +186,7 @@ class Rebuilder:
             for tp, position in sorted(lost.items())
         ]
         for log in logs:
-            check(log, self._connector.name, self._catalog.state.key_identity, accepts_loss=accepts_loss)
+            check(log, self._connector.name, accepts_loss=accepts_loss)
             if self._is_of_topics:
                 check_of_topic(log, self._connector.name)
         topics = {name: sources[name] for name in sorted({log.topic for log in logs})}
@@ -248,65 +261,83 @@ class Rebuilder:
                 )
         return {topic: output for topic, output in wanted.items() if output is not None}
 
-    def _restored(self, lost: Sequence[LostLog], now_ms: int) -> list[RestoreLog]:
-        """Takes step R2: writes the records of each log, or its tombstones."""
+    def _restored(
+        self, lost: Sequence[LostLog], now_ms: int, *, accepts_loss: bool
+    ) -> tuple[list[LostLog], list[RestoreLog]]:
+        """Takes step R2: writes the records of each log, or its tombstones; returns `lost` as the output tells it."""
         state = self._catalog.state
         order = sorted({*state.by_partition(), *(log.tp for log in lost)})
+        buckets = dict(zip(order, self._dealt(order), strict=True))
+        logs, made = list[LostLog](), list[RestoreLog]()
+        for topic, of_topic in by_topic(lost).items():
+            read, pieces = self._read(topic, of_topic, now_ms, accepts_loss=accepts_loss)
+            for log in read:
+                runs = self._runs(log, pieces, now_ms)
+                made.append(restored(log, *runs, buckets[log.tp]))
+            logs += read
+        return logs, made
+
+    def _dealt(self, order: Sequence[TopicPartition]) -> Sequence[int]:
+        """Returns the bucket of each log."""
+        buckets = max(1, self._catalog.state.buckets)
         if self._is_of_topics:
-            buckets = dict(zip(order, deal(order, (), max(1, state.buckets), whole_topics=True), strict=True))
-            runs = self._runs_of_topics(lost, now_ms)
-            return [restored(log, run, None, buckets[log.tp]) for log, run in zip(lost, runs, strict=True)]
-        buckets = {tp: number % max(1, state.buckets) for number, tp in enumerate(order)}
-        return [restored(log, *self._runs(log, now_ms), buckets[log.tp]) for log in lost]
+            return deal(order, (), buckets, whole_topics=True)
+        return [number % buckets for number in range(len(order))]
 
     @property
     def _is_of_topics(self) -> bool:
         return self._catalog.state.is_of_topics
 
-    def _runs_of_topics(self, lost: Sequence[LostLog], now_ms: int) -> Iterator[Run | None]:
-        """Yields the run of each of `lost`; an output partition has records of all logs of its topic."""
-        for topic, logs in by_topic(lost).items():
-            ends = {log.partition: log.output_end for log in logs if log.has_output}
-            bounds = {log.partition: (log.position.generation, log.position.offset) for log in logs}
-            records = TopicRecords(
-                self._clients.consumer(),
-                self._connector.output_topic(topic) or "",
-                topic,
-                bounds,
-                ends,
-                comparison_of_records(self._connector),
-            )
-            for log in logs:
-                yield self._written(log, records.of_partition(log.partition), now_ms)
-
-    def _runs(self, lost: LostLog, now_ms: int) -> tuple[Run | None, Run | None]:
-        output, config = self._connector.output_topic(lost.topic) or "", self._clients.consumer()
-        if lost.is_unpublished:
-            storage, epoch, most = self._catalog.storage, self._catalog.epoch, self._connector.segment_bytes
-            keys = live_keys(config, output, lost.tp, lost.output_end).live
-            compare = comparison_of_keys(self._connector)
-            return None, write_tombstones(storage, lost.tp, keys, epoch, now_ms, most, compare)
-        position = lost.position
-        batches = last_records(
-            config,
-            output,
-            lost.tp,
-            position.generation,
-            lost.output_end,
-            position.offset,
+    def _read(
+        self, topic: str, lost: Sequence[LostLog], now_ms: int, *, accepts_loss: bool
+    ) -> tuple[list[LostLog], Pieces]:
+        """Reads each output partition of `topic` twice, keys first; returns `lost` as it tells, and its records."""
+        outputs = sum(log.has_output for log in lost)
+        records = OutputRecords(
+            self._clients.consumer(),
+            self._connector.output_topic(topic) or "",
+            topic,
+            {log.partition: Bound(log.position.generation, log.position.offset) for log in lost},
+            outputs if self._is_of_topics else None,
             comparison_of_records(self._connector),
         )
-        return self._written(lost, batches, now_ms), None
+        pieces, logs = Pieces(self._target(now_ms)), list[LostLog]()
+        is_sent_in_part = self._is_of_topics and any(log.position.fold_end is not None for log in lost)
+        for log in lost:
+            logs.append(log)
+            if not log.has_output or log.begins_again:
+                continue
+            last = records.last(log.partition, log.output_end)
+            if last.has_earlier and (is_sent_in_part or log.position.fold_end is not None):
+                logs[-1] = self._half_begun(log, accepts_loss=accepts_loss)
+            else:
+                pieces.add(records.rows(log.partition, last.offsets))
+        return logs, pieces
 
-    def _written(self, lost: LostLog, batches: Iterator[pa.RecordBatch], now_ms: int) -> Run | None:
-        position = lost.position
-        target = RunTarget(
+    def _half_begun(self, lost: LostLog, *, accepts_loss: bool) -> LostLog:
+        """Returns `lost`, of which a first fold was sent in part. Raises RebuildError as R1 does of such logs."""
+        begun = replace(lost, has_earlier=True)
+        if self._is_of_topics:
+            check_of_topic(begun, self._connector.name)
+        check(begun, self._connector.name, accepts_loss=accepts_loss)
+        return begun
+
+    def _runs(self, lost: LostLog, pieces: Pieces, now_ms: int) -> tuple[Run | None, Run | None]:
+        """Returns the run of records of `lost`, and that of tombstones if it begins again."""
+        if not lost.begins_again:
+            return pieces.run(lost.tp, lost.position.start, lost.position.offset, now_ms), None
+        output, catalog = self._connector.output_topic(lost.topic) or "", self._catalog
+        keys = live_keys(self._clients.consumer(), output, lost.tp, lost.output_end).live
+        most, compare = self._connector.segment_bytes, comparison_of_keys(self._connector)
+        return None, write_tombstones(catalog.storage, lost.tp, keys, catalog.epoch, now_ms, most, compare)
+
+    def _target(self, now_ms: int) -> RunTarget:
+        return RunTarget(
             storage=self._catalog.storage,
             prefix=paths.prefix(self._catalog.epoch, "rebuild"),
             max_bytes=self._connector.segment_bytes,
             arrived_ms=now_ms,
         )
-        return write_run(batches, target, "rebuild.write", position.start, position.offset, now_ms)
 
     def _topics(self, topics: Mapping[str, TopicInfo]) -> list[AnyAction]:
         known, actions = self._catalog.state.topics, list[AnyAction]()
@@ -326,9 +357,9 @@ class Rebuilder:
 
     def _replace_positions(self, made: Sequence[RestoreLog], remains: Remains) -> bool:
         """Takes steps R4 to R6: has the group hold the positions of `made`; False if others have moved it since R1."""
-        ours, ids = self._catalog.state.catalog_id, remains.ids
+        state, ids = self._catalog.state, remains.ids
         positions = {
-            log.tp: position_of(action, log, ours, ids, of_topics=self._is_of_topics)
+            log.tp: position_of(action, log, state.catalog_id, ids, state.winners)
             for action, log in zip(made, remains.logs, strict=True)
         }
         group, name = self._connector.group_id, self._connector.transactional_id(0)

@@ -358,6 +358,7 @@ def _position(state: CatalogState, log: PartitionLog) -> Position:
         generation=generation_of(log),
         start=log.generation.start if log.generation else 0,
         identity=state.key_identity,
+        winners=state.winners,
         buckets=state.buckets or None,
     )
 

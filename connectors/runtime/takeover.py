@@ -17,9 +17,11 @@ from compactor.catalog.owner_starts import Start
 from compactor.errors import CatalogError, FencedError, KeyfoldError, ReplacedCatalogError, StorageError
 from compactor.failpoints import hit
 from compactor.model.actions import ReopenTopic, SetBuckets
+from compactor.model.position import WinnerRules
 from compactor.model.record import TopicPartition
-from compactor.model.state import BYTES, CatalogState
+from compactor.model.state import BYTES, NO_FILL, CatalogState
 from compactor.publish.resume import no_catalog
+from compactor.rebuild.plan import check_rules
 from compactor.storage.base import Storage
 from compactor.storage.limits import LEASE_MS
 from connectors.clock import SYSTEM_CLOCK
@@ -201,9 +203,9 @@ def take_over(
     refuse_begun(storage, connector.name)
     catalog = Catalog.open(storage, connector.name)
     _refuse_other(catalog, storage, known)
-    if not (catalog.version or rebuilds):
-        _refuse_lost(storage, connector, kafka.admin(clients.admin()))
-    asked = connector.order, connector.scope, UNSET if connector.fill == "none" else connector.fill
+    if not catalog.version:
+        _refuse_lost(storage, connector, kafka.admin(clients.admin()), rebuilds=rebuilds)
+    asked = connector.order, connector.scope, UNSET if connector.fill == NO_FILL else connector.fill
     state = catalog.state
     order, scope, fill = (state.order, state.scope, state.fill) if changes_rules and catalog.version else asked
     identity = _IDENTITY.get(connector.key_identity, connector.key_identity)
@@ -296,18 +298,25 @@ def _refuse_other(catalog: Catalog, storage: Storage, known: str | None) -> None
 
 
 @matches_within(START_S)
-def _refuse_lost(storage: Storage, connector: ConnectorConfig, admin: Admin) -> None:
+def _refuse_lost(storage: Storage, connector: ConnectorConfig, admin: Admin, *, rebuilds: bool) -> None:
     """Raises NoCatalogError if a catalog has committed positions of `connector`: its folder is no new one's.
 
-    The store may list the folder as empty for a while; a catalog that was made then would begin from nothing. Closes
-    `admin`.
+    The store may list the folder as empty for a while; a catalog that was made then would begin from nothing. With
+    `rebuilds` it is known to be lost. Then it raises RebuildError if the positions name other rules than `connector`,
+    before a catalog is made that has these for good. Closes `admin`.
     """
+    identity = None if connector.key_identity in _IDENTITY else connector.key_identity
+    winners = WinnerRules(connector.order, connector.scope, connector.fill)
     with closing(admin):
         topics = admin.describe(select(connector, admin.list_topics()))
         every = [TopicPartition(name, number) for name, info in topics.items() for number in range(info.partitions)]
         held = read_positions(admin, connector.group_id, every) if every else {}
         for tp, position in sorted(held.items()):
-            if position is not None and position.catalog_id is not None:
+            if position is None or position.catalog_id is None:
+                continue
+            if rebuilds:
+                check_rules(tp, position, connector.name, identity, winners)
+            else:
                 raise no_catalog(connector.name, storage.location, tp, position)
 
 

@@ -1,16 +1,16 @@
-"""Reads what an output partition holds of one generation back into rows of a run: the last record of each key."""
+"""Reads what an output holds of one generation of each log back into rows of a run: the last record of each key."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from heapq import merge
-from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import structlog
 from confluent_kafka import Message
 from confluent_kafka import TopicPartition as Partition
+from numpy.typing import NDArray
 
 from compactor.digits import whole
 from compactor.errors import RebuildError
@@ -48,45 +48,29 @@ def by_bytes(headers: Headers, key: bytes) -> tuple[None, None]:  # noqa: ARG001
     return None, None
 
 
-def last_records(
-    config: Mapping[str, Setting],
-    output: str,
-    tp: TopicPartition,
-    generation: int,
-    end: int,
-    below: int,
-    compare: Compare = by_bytes,
-) -> Iterator[pa.RecordBatch]:
-    """Yields the last record of each key below offset `end` of the output, in rows of record.RUN by source offset.
+class Bound(NamedTuple):
+    """What counts of the records of a source partition: those of `generation` with offsets lower than `below`."""
 
-    Only records of `tp` in `generation` with a source offset lower than `below`; tombstones that come from no source
-    record are left out, and so is a key that one of them has deleted since (`keyfold.synthetic: identity`). Raises
-    RebuildError if a record does not name its source offset, UnreachableError, NotAllowedError, and what `compare`
-    raises, which finds by what a key is compared.
+    generation: int
+    below: int
+
+
+class LastRecords(NamedTuple):
+    """The offsets in an output partition, rising, of the last record of each key that counts.
+
+    `has_earlier`: other keys have a value there by a record of an earlier generation.
     """
-    reader = OutputPartitionReader(config, Partition(output, tp.partition))
-    with reading(config, f"The records of output partition {output}-{tp.partition}", output):
-        low, _ = reader.bounds()
-        last: dict[bytes, int] = {}
-        for message, _, offset in _own(reader, low, end, tp, generation):
-            if offset is None:
-                last.pop(_key(message), None)
-            elif offset < below:
-                last[_key(message)] = offset
-        rows = (
-            {**_row(message, headers, tp, offset), **dict(zip(_COMPARED, compare(headers, _key(message)), strict=True))}
-            for message, headers, offset in _own(reader, low, end, tp, generation)
-            if offset is not None and last.get(_key(message)) == offset
-        )
-        yield from _batches(rows)
+
+    offsets: NDArray[np.int64]
+    has_earlier: bool
 
 
-class TopicRecords:
-    """Reads the last record of each key of a topic with one winner a key over its partitions (compaction.scope=topic).
+class OutputRecords:
+    """Reads what the output of a topic holds, by output partition.
 
-    `bounds` has for each source partition its generation, and the source offset below which records count; `ends` the
-    end of each output partition. It first reads all of the output, for its keys, then again for each source partition.
-    Raises as `last_records`; RebuildError if a key is not in its output partition.
+    `bounds` are those of the source partitions. `spread`: over how many output partitions keys go by themselves
+    (compaction.scope=topic); None: a record stays in its partition. `compare` finds by what a key is compared. `opened`
+    makes the reader of an output partition.
     """
 
     def __init__(
@@ -94,76 +78,93 @@ class TopicRecords:
         config: Mapping[str, Setting],
         output: str,
         topic: str,
-        bounds: Mapping[int, tuple[int, int]],
-        ends: Mapping[int, int],
+        bounds: Mapping[int, Bound],
+        spread: int | None = None,
         compare: Compare = by_bytes,
+        opened: Callable[[Mapping[str, Setting], Partition], OutputPartitionReader] = OutputPartitionReader,
     ) -> None:
         self._config = config
         self._output = output
         self._topic = topic
         self._bounds = bounds
-        self._ends = ends
+        self._spread = spread
         self._compare = compare
-        # By output partition the source partition and offset of the last record of each key.
-        self._last = {number: self._last_of(number) for number in ends}
+        self._opened = opened
 
-    def of_partition(self, partition: int) -> Iterator[pa.RecordBatch]:
-        """Yields those of a source partition, in rows of record.RUN by source offset."""
-        yield from _batches(merge(*(self._rows(number, partition) for number in self._ends), key=itemgetter("offset")))
+    def last(self, number: int, end: int) -> LastRecords:
+        """Returns which records of output partition `number` below its offset `end` are the last of their keys.
 
-    def _last_of(self, number: int) -> dict[bytes, tuple[int, int]]:
-        last: dict[bytes, tuple[int, int]] = {}
-        for message, _, tp, offset in self._read(number):
-            if offset is None:
-                last.pop(_key(message), None)
-            elif offset < self._bounds[tp.partition][1]:
-                last[_key(message)] = tp.partition, offset
-        places = partitions_of(pa.array(list(last), pa.binary()), len(self._ends))
-        if (places != number).any():
-            raise RebuildError(
-                f"Output partition {self._output}-{number} has keys that go to another one by compaction.scope=topic.",
-                "Set compaction.scope to what the connector was published with, then ask again.",
-            )
-        return last
-
-    def _rows(self, number: int, partition: int) -> Iterator[dict[str, Any]]:
-        for message, headers, tp, offset in self._read(number):
-            if tp.partition == partition and self._last[number].get(_key(message)) == (partition, offset):
-                compared = self._compare(headers, _key(message))
-                yield {**_row(message, headers, tp, offset or 0), **dict(zip(_COMPARED, compared, strict=True))}
-
-    def _read(self, number: int) -> Iterator[tuple[Message, Headers, TopicPartition, int | None]]:
-        """Yields the records of an output partition that are of the logs' generations, with their source offsets.
-
-        The offset is None for a tombstone of another encoding of a key.
+        Left out are tombstones that come from no source record, and keys that one of them has deleted since
+        (`keyfold.synthetic: identity`). All keys are held in memory. Raises RebuildError if a record does not name its
+        source offset, or was published by another scope; UnreachableError, NotAllowedError.
         """
-        reader = OutputPartitionReader(self._config, Partition(self._output, number))
+        last: dict[bytes, int] = {}
+        earlier: set[bytes] = set()
+        for message, headers, partition in self._read(number, end):
+            key, bound, generation = _key(message), self._bounds[partition], named_generation(headers)
+            if generation < bound.generation and message.value() is not None:
+                earlier.add(key)
+                continue
+            earlier.discard(key)
+            source = keyfold_source(headers) if generation == bound.generation else None
+            if source is not None and source[2] < bound.below:
+                self._check_partition(number, partition)
+                last[key] = message.offset() or 0
+            elif generation == bound.generation and retires(headers, TopicPartition(self._topic, partition)):
+                last.pop(key, None)
+        self._check_keys(number, list(last))
+        return LastRecords(np.sort(np.fromiter(last.values(), np.int64, len(last))), bool(earlier))
+
+    def rows(self, number: int, offsets: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+        """Yields the records at `offsets` of output partition `number` in rows of record.RUN, in the output's order.
+
+        Raises UnreachableError, NotAllowedError, and what `compare` raises.
+        """
+        if not len(offsets):
+            return
+        wanted = iter(offsets.tolist())
+        at: int | None = next(wanted)
+        some: list[dict[str, Any]] = []
+        for message, headers, partition in self._read(number, int(offsets[-1]) + 1, int(offsets[0])):
+            while at is not None and at < (message.offset() or 0):
+                at = next(wanted, None)  # the output's own cleaner has removed it meanwhile
+            if at == message.offset():
+                some.append(self._row(message, headers, partition))
+            if len(some) == _ROWS:
+                yield _batch(some)
+                some = []
+        if some:
+            yield _batch(some)
+
+    def _row(self, message: Message, headers: Headers, partition: int) -> dict[str, Any]:
+        source = keyfold_source(headers)
+        offset = -1 if source is None else source[2]
+        compared = dict(zip(_COMPARED, self._compare(headers, _key(message)), strict=True))
+        return {**_row(message, headers, TopicPartition(self._topic, partition), offset), **compared}
+
+    def _read(self, number: int, end: int, start: int = 0) -> Iterator[tuple[Message, Headers, int]]:
+        """Yields the records of an output partition that name one of the source's, with its number."""
+        reader = self._opened(self._config, Partition(self._output, number))
         with reading(self._config, f"The records of output partition {self._output}-{number}", self._output):
             low, _ = reader.bounds()
-            for message, headers in _messages(reader, low, self._ends[number]):
-                tp = TopicPartition(self._topic, _source_partition(headers, self._topic))
-                generation, _ = self._bounds.get(tp.partition, (None, 0))
-                if generation == named_generation(headers):
-                    source = keyfold_source(headers)
-                    if source is not None:
-                        yield message, headers, tp, source[2]
-                    elif retires(headers, tp):
-                        yield message, headers, tp, None
+            for message, headers in _messages(reader, max(low, start), end):
+                partition = _source_partition(headers, self._topic)
+                if partition in self._bounds:
+                    yield message, headers, partition
 
+    def _check_partition(self, number: int, partition: int) -> None:
+        if self._spread is None and partition != number:
+            raise self._other_scope(number, f"records of partition {partition} of its source", "partition", "topic")
 
-def _own(
-    reader: OutputPartitionReader, low: int, end: int, tp: TopicPartition, generation: int
-) -> Iterator[tuple[Message, Headers, int | None]]:
-    """Yields each record of `tp` in `generation` with its headers and source offset, in the output's order.
+    def _check_keys(self, number: int, keys: Sequence[bytes]) -> None:
+        if self._spread is not None and (partitions_of(pa.array(keys, pa.binary()), self._spread) != number).any():
+            raise self._other_scope(number, "keys that go to another one", "topic", "partition")
 
-    The offset is None for a tombstone of another encoding of a key.
-    """
-    for message, headers in _messages(reader, low, end):
-        source = keyfold_source(headers)
-        if source is not None and source[:2] == tp and named_generation(headers) == generation:
-            yield message, headers, source[2]
-        elif retires(headers, tp) and named_generation(headers) == generation:
-            yield message, headers, None
+    def _other_scope(self, number: int, what: str, scope: str, other: str) -> RebuildError:
+        return RebuildError(
+            f"Output partition {self._output}-{number} has {what}: it was not published with compaction.scope={scope}.",
+            f"Set compaction.scope={other}, move the connector's folder in storage.location away, then ask again.",
+        )
 
 
 def _messages(reader: OutputPartitionReader, low: int, end: int) -> Iterator[tuple[Message, Headers]]:
@@ -221,17 +222,6 @@ def _row(message: Message, headers: Headers, tp: TopicPartition, offset: int) ->
 
 _TYPES: Final = {1: 0, 2: 1}
 """The timestamp types of a run, by those of librdkafka: none, CreateTime, LogAppendTime."""
-
-
-def _batches(rows: Iterator[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
-    some: list[dict[str, Any]] = []
-    for row in rows:
-        some.append(row)
-        if len(some) == _ROWS:
-            yield _batch(some)
-            some = []
-    if some:
-        yield _batch(some)
 
 
 def _batch(rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:

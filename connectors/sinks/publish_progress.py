@@ -40,6 +40,7 @@ class PublishProgress:
     def __init__(self, plan: PublishPlan, output_ids: Mapping[str, str]) -> None:
         self._catalog_id = plan.catalog_id
         self._identity = plan.identity
+        self._winners = plan.winners
         self._buckets = plan.buckets
         self._targets = {target.tp: target for target in plan.targets}
         self._output_ids = output_ids
@@ -109,6 +110,7 @@ class PublishProgress:
             generation=self.generation(tp),
             start=target.generation.start if target.generation else 0,
             identity=self._identity,
+            winners=self._winners,
             buckets=self._buckets,
         )
 

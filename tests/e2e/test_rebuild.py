@@ -29,6 +29,7 @@ from tests.support.deployment import PROCESS_TIMEOUT_S, ROOT, Deployment
 from tests.support.generations import broken, live, numbers
 from tests.support.group_offsets import commit_like_a_sink, hold, positions
 from tests.support.kafka import (
+    ToSend,
     consume_all,
     create_topic,
     delete_records,
@@ -267,14 +268,7 @@ def test_a_fold_that_was_being_sent(
     """The position says where it ends: nothing is folded below, and what is missing of it is sent."""
     deployment.settings |= {"snapshot.location": "none", "tasks.max": 1}  # one transaction after the other
     produce(deployment.bootstrap, deployment.topic, random_records(1, 300))
-    with monkeypatch.context() as patched:
-        patched.setattr(publisher, "TransactionLimits", partial(TransactionLimits, transaction_bytes=100))
-        patched.setattr(transaction, "hit", _third_transaction_fails())
-        with pytest.raises(FailpointError):
-            deployment.run_once(spark)
-    sent = len(consume_all(deployment.bootstrap, deployment.output))
-    assert sent, "the fold must be sent in part, or nothing is tried"
-    assert not deployment.caught_up()
+    sent = _sent_in_part(spark, deployment, monkeypatch)
     lose(deployment)
     rebuilt = {one["partition"] for one in rebuild(deployment)}
     deployment.run_once(spark, min_compaction_lag_ms=10**13)  # no fold would begin now, and none end at the end
@@ -284,6 +278,42 @@ def test_a_fold_that_was_being_sent(
     deployment.run_once(spark, min_compaction_lag_ms=0)  # the others, of which nothing was sent
     assert deployment.caught_up()
     assert deployment.violations() == []
+
+
+def test_a_first_fold_of_a_generation_that_was_being_sent(
+    spark: SparkSession, deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys of the generation before that it had yet to retire are not forgotten: the next generation begins."""
+    deployment.settings |= {"snapshot.location": "none", "tasks.max": 1}
+    deployment.settings |= {"compaction.key.identity": "json", "key.converter": "keyfold.Json"}
+    keys = [b"%d" % number for number in range(40)]
+    put = partial(produce, deployment.bootstrap, deployment.topic)
+    put([ToSend(0, key, b"before") for key in (b'{"id": 1}', *keys)])
+    deployment.run_once(spark)
+    put([ToSend(0, key, b"after") for key in (*keys, b'{"id":1}')])
+    assert invoke("resync", *files(deployment)).exit_code == 0
+    _sent_in_part(spark, deployment, monkeypatch)
+    lose(deployment)
+    assert {each["generation"] for each in rebuild(deployment)} == {3}
+    deployment.run_once(spark)
+    last = {record.key: record.value for record in consume_all(deployment.bootstrap, deployment.output)}
+    assert {key: value for key, value in last.items() if value is not None} == dict.fromkeys(
+        (*keys, b'{"id":1}'), b"after"
+    )
+
+
+def _sent_in_part(spark: SparkSession, deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Has a run fail in the third transaction of its fold; returns how many records the output has then."""
+    before = len(consume_all(deployment.bootstrap, deployment.output))
+    with monkeypatch.context() as patched:
+        patched.setattr(publisher, "TransactionLimits", partial(TransactionLimits, transaction_bytes=100))
+        patched.setattr(transaction, "hit", _third_transaction_fails())
+        with pytest.raises(FailpointError):
+            deployment.run_once(spark)
+    sent = len(consume_all(deployment.bootstrap, deployment.output))
+    assert sent > before, "the fold must be sent in part, or nothing is tried"
+    assert not deployment.caught_up()
+    return sent
 
 
 def _third_transaction_fails() -> Callable[[str], None]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec import UNSET
 
+from compactor.catalog.commits import list_versions
 from compactor.errors import CatalogError
 from connectors.errors import OutputError
 from tests.e2e.test_output_converters import PLAIN, WITH_SCHEMAS, with_schema
@@ -182,7 +183,11 @@ def test_a_lost_catalog_is_made_again_from_the_output(
     before = winners(deployment)
     deployment.storage.delete_folder("")
     produce(deployment.bootstrap, deployment.topic, changes(12, 40, 3, BASE_MS + 1_900, quoted=identity == "json"))
-    files = (str(deployment.write()[0]), "--worker", str(deployment.write()[1]))
+    files = (str(deployment.write(compaction_scope="partition")[0]), "--worker", str(deployment.write()[1]))
+    refused = invoke("rebuild", *files)
+    assert "was published with compaction.scope=topic, and it is partition now" in " ".join(refused.output.split())
+    assert (refused.exit_code, list_versions(deployment.storage).commits) == (2, ())
+    deployment.write(compaction_scope="topic")
     done = invoke("rebuild", *files, "--json")
     assert done.exit_code == 0, done.output
     assert sum(each["records"] for each in json.loads(done.stdout)) >= len(before)

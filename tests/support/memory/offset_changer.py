@@ -7,11 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from compactor.catalog.catalog import Catalog
-from compactor.generation.plan import NONE, OffsetChange
+from compactor.generation.plan import OffsetChange
 from compactor.generation.tombstones import Compare
 from compactor.model.position import Position
 from compactor.model.record import TopicPartition
-from compactor.model.state import Topic
+from compactor.model.state import NO_FILL, Topic
 from connectors.kafka.admin import TopicInfo
 from connectors.runtime.offset_change import OffsetChanger
 from tests.support.memory.broker import MemoryBroker
@@ -29,7 +29,7 @@ class MemoryOffsetChanger(OffsetChanger):
     def __init__(self, catalog: Catalog, broker: MemoryBroker, source: Any, **rules: str) -> None:
         outside: Any = broker
         state = catalog.state
-        known = {"order": state.order, "scope": state.scope, "fill": state.fill or NONE}
+        known = {"order": state.order, "scope": state.scope, "fill": state.fill or NO_FILL}
         connector: Any = SimpleNamespace(segment_bytes=_SEGMENT_BYTES, **(known | rules))
         clients: Any = None
         super().__init__(catalog, outside, _admin(broker, source.see_end), connector, clients)

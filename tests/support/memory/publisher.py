@@ -229,6 +229,7 @@ class _Task:
             generation=target.generation.number if target.generation else 1,
             start=target.generation.start if target.generation else 0,
             identity=self._plan.identity,
+            winners=self._plan.winners,
             buckets=self._plan.buckets,
         )
 

@@ -25,13 +25,13 @@ from compactor.errors import (
     PositionMovedError,
     PublishInterruptedError,
 )
-from compactor.generation.plan import NONE, OffsetChange
+from compactor.generation.plan import OffsetChange
 from compactor.maintenance import Maintenance
 from compactor.model.actions import SetBuckets
 from compactor.model.log import PartitionLog
 from compactor.model.position import Position
 from compactor.model.record import TopicPartition
-from compactor.model.state import BY_OFFSET, BYTES, OF_TOPIC, CatalogState
+from compactor.model.state import BY_OFFSET, BYTES, NO_FILL, OF_TOPIC, CatalogState
 from compactor.publish.changelog import Changelog
 from compactor.publish.executors import PublishExecutor
 from compactor.quarantine.quarantine import QuarantineManager
@@ -76,7 +76,7 @@ def _rule(change: NewRule) -> dict[str, str]:
         case steps.ChangeOrder():
             return {"order": change.order}
         case steps.ChangeFill():
-            return {"fill": filling.NAME if change.fills else NONE}
+            return {"fill": filling.NAME if change.fills else NO_FILL}
         case steps.ChangeScope():
             return {"scope": _scope(of_topics=change.of_topics)}
 

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from compactor.errors import PositionError
-from compactor.model.position import Position, decode, encode
+from compactor.model.position import Position, WinnerRules, decode, encode
 
 OURS = "catalog-1"
 
@@ -23,6 +23,7 @@ def ours(offset: int, fold_end: int | None = None, output_offset: int | None = 9
         ours(5, None, None),
         replace(ours(5), output_id=None),
         replace(ours(5), identity="json"),
+        replace(ours(5), winners=WinnerRules("header:" + "v" * 249, "topic", "unavailable")),
         replace(ours(5), buckets=16),
     ],
 )

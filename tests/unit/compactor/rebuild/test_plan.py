@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from compactor.errors import RebuildError
 from compactor.model.log import Gap
-from compactor.model.position import Position
+from compactor.model.position import Position, WinnerRules
 from compactor.model.record import TopicPartition
 from compactor.rebuild.plan import (
     OLDER_BUCKETS,
@@ -15,10 +15,14 @@ from compactor.rebuild.plan import (
     check,
     check_of_topic,
     check_outputs,
+    check_rules,
     ids_of,
     position_of,
     restored,
 )
+
+WINNERS = WinnerRules("offset", "partition", "none")
+OF_TOPICS = WINNERS._replace(scope="topic")
 
 
 def lost(identity: str | None) -> LostLog:
@@ -26,19 +30,50 @@ def lost(identity: str | None) -> LostLog:
     return LostLog(topic="t", partition=0, position=position, source_start=0, source_end=7, output_end=9)
 
 
+def refuse(position: Position, identity: str | None, now: WinnerRules) -> str:
+    with pytest.raises(RebuildError) as refused:
+        check_rules(TopicPartition("t", 0), position, "c", identity, now)
+    return refused.value.message + " " + refused.value.action
+
+
 @pytest.mark.parametrize("identity", [None, "json"])
-def test_the_identity_that_it_was_published_with_is_taken(identity: str | None) -> None:
-    """There is nothing to refuse."""
-    check(lost(identity), "c", identity, accepts_loss=False)
+@pytest.mark.parametrize("said", [None, WINNERS])
+def test_the_rules_that_it_was_published_with_are_taken(identity: str | None, said: WinnerRules | None) -> None:
+    """There is nothing to refuse; an older version did not say all of them."""
+    check_rules(TopicPartition("t", 0), replace(lost(identity).position, winners=said), "c", identity, WINNERS)
 
 
 @pytest.mark.parametrize(("was", "now"), [(None, "json"), ("json", None), ("json", "avro")])
 def test_another_identity_is_refused(was: str | None, now: str | None) -> None:
     """The output holds a live record of each key as keys were compared then: by another identity there may be two."""
-    with pytest.raises(RebuildError) as refused:
-        check(lost(was), "c", now, accepts_loss=True)
-    assert f"compared by {was or 'bytes'}" in refused.value.message
-    assert f"compaction.key.identity={was or 'bytes'}" in refused.value.action
+    for said in (None, WINNERS):
+        text = refuse(replace(lost(was).position, winners=said), now, WINNERS)
+        assert f"published with compaction.key.identity={was or 'bytes'}, and it is {now or 'bytes'} now" in text
+        assert f"Set compaction.key.identity={was or 'bytes'}" in text
+
+
+@pytest.mark.parametrize(
+    ("setting", "changed"),
+    [("order", "header:version"), ("scope", "topic"), ("fill", "unavailable")],
+)
+def test_other_rules_are_refused(setting: str, changed: str) -> None:
+    """The output has the winners of each key by the rules that it was published with; resync applies others."""
+    before = getattr(WINNERS, setting)
+    text = refuse(replace(lost(None).position, winners=WINNERS), None, WINNERS._replace(**{setting: changed}))
+    assert f"published with compaction.{setting}={before}, and it is {changed} now" in text
+    assert f"Set compaction.{setting}={before}" in text
+    assert "keyfold resync applies another one" in text
+
+
+@pytest.mark.parametrize(("offset", "is_refused"), [(-2, False), (3, False), (4, True)])
+def test_what_was_not_sent_begins_again_by_other_rules(offset: int, is_refused: bool) -> None:
+    """Of a generation that was begun and not sent nothing is in the output yet."""
+    position = Position(offset=offset, catalog_id="lost", generation=2, start=3, winners=WINNERS)
+    other = WINNERS._replace(scope="topic")
+    if is_refused:
+        assert "compaction.scope=partition" in refuse(position, None, other)
+    else:
+        check_rules(TopicPartition("t", 0), position, "c", None, other)
 
 
 def held(*buckets: int | None) -> dict[TopicPartition, Position | None]:
@@ -67,20 +102,20 @@ def test_every_id_is_shut_out_that_may_have_been_dealt(
 def test_what_the_group_holds_names_the_ids_of_the_lost_catalog() -> None:
     """A rebuild that ends before it has shut them out leaves that to the worker."""
     log = lost(None)
-    assert position_of(restored(log, None, None, 0), log, "ours", 16) == replace(
-        log.position, catalog_id="ours", buckets=16
+    assert position_of(restored(log, None, None, 0), log, "ours", 16, WINNERS) == replace(
+        log.position, catalog_id="ours", buckets=16, winners=WINNERS
     )
     begun = replace(log, position=replace(log.position, generation=2, start=5))
-    assert position_of(restored(begun, None, None, 0), begun, "ours", 16).buckets == 16
+    assert position_of(restored(begun, None, None, 0), begun, "ours", 16, WINNERS).buckets == 16
 
 
 def test_a_topic_is_published_again_once_all_of_now_is_read() -> None:
     """A record below the position may have been passed over for one of another log that was not sent."""
     log = lost(None)
-    made = position_of(restored(log, None, None, 0), log, "ours", 2, of_topics=True)
-    assert made == replace(log.position, catalog_id="ours", buckets=2, fold_end=7)
+    made = position_of(restored(log, None, None, 0), log, "ours", 2, OF_TOPICS)
+    assert made == replace(log.position, catalog_id="ours", buckets=2, winners=OF_TOPICS, fold_end=7)
     at_end = replace(log, source_end=5)
-    assert position_of(restored(at_end, None, None, 0), at_end, "ours", 2, of_topics=True).fold_end is None
+    assert position_of(restored(at_end, None, None, 0), at_end, "ours", 2, OF_TOPICS).fold_end is None
 
 
 @pytest.mark.parametrize(
@@ -96,6 +131,11 @@ def test_a_topic_is_published_again_once_all_of_now_is_read() -> None:
             {"position": Position(offset=-2, catalog_id="lost", generation=2, start=0)},
             "does not have all of its tombstones",
             id="one of which a part of the tombstones was sent",
+        ),
+        pytest.param(
+            {"position": Position(offset=3, catalog_id="lost", generation=2, fold_end=5), "has_earlier": True},
+            "does not have all of its tombstones",
+            id="one of which the first fold was sent in part",
         ),
     ],
 )
@@ -133,18 +173,22 @@ def test_a_fold_that_was_being_sent_keeps_its_end(
     position = Position(offset=30, catalog_id="lost", output_offset=9, fold_end=60, generation=generation)
     log = replace(lost(None), position=position, source_start=source_start, source_end=80)
     made = restored(log, None, None, 0)
-    at = position_of(made, log, "ours", 1)
+    at = position_of(made, log, "ours", 1, WINNERS)
     assert (at.offset, at.fold_end, made.log.gaps) == (max(30, source_start), fold_end, gaps)
 
 
 @pytest.mark.parametrize(("source_start", "gaps"), [(10, ()), (9, ()), (50, (Gap(10, 50),))])
-@pytest.mark.parametrize("offset", [10, -3])
-def test_a_generation_of_which_nothing_was_published_counts_what_the_source_has_lost(
-    source_start: int, gaps: tuple[Gap, ...], offset: int
+@pytest.mark.parametrize(("offset", "has_earlier"), [(10, False), (-3, False), (30, True)])
+def test_a_generation_that_was_not_sent_to_its_first_end_counts_what_the_source_has_lost(
+    source_start: int, gaps: tuple[Gap, ...], offset: int, has_earlier: bool
 ) -> None:
-    """The next generation begins after the loss, and no fold of the lost one goes on."""
+    """The next generation begins after the loss, if that is accepted, and no fold of the lost one goes on."""
     position = Position(offset=offset, catalog_id="lost", output_offset=9, fold_end=60, generation=2, start=10)
-    log = replace(lost(None), position=position, source_start=source_start, source_end=80)
+    log = replace(lost(None), position=position, source_start=source_start, source_end=80, has_earlier=has_earlier)
+    check(log, "c", accepts_loss=True)
+    if gaps:
+        with pytest.raises(RebuildError, match="the source begins at 50 now"):
+            check(log, "c", accepts_loss=False)
     made = restored(log, None, None, 0)
-    at = position_of(made, log, "ours", 1)
+    at = position_of(made, log, "ours", 1, WINNERS)
     assert (at.generation, at.offset, at.fold_end, made.log.gaps) == (3, source_start, None, gaps)

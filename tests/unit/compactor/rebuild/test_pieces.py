@@ -1,0 +1,75 @@
+"""What output partitions have of each log becomes one run, by offset."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compactor.model import record
+from compactor.model.record import TopicPartition
+from compactor.rebuild.pieces import Pieces, merged
+from compactor.runs.reader import read
+from compactor.runs.scan import OffsetRange
+from compactor.runs.writer import RunTarget
+from tests.support.memory.storage import MemoryStorage
+
+
+def rows(*places: tuple[int, int]) -> pa.RecordBatch:
+    """Returns a record at each partition and offset."""
+    plain = dict.fromkeys(record.RUN.names)
+    made = [
+        plain
+        | {
+            "topic": "t",
+            "partition": number,
+            "offset": offset,
+            "timestamp": 1,
+            "timestamp_type": 0,
+            "key": b"%d" % offset,
+        }
+        for number, offset in places
+    ]
+    return pa.RecordBatch.from_pylist(made, schema=record.RUN)
+
+
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        pytest.param([[(0, 1), (1, 0), (0, 5)], [(0, 3), (1, 2)], [(0, 4), (0, 9)]], id="logs in several outputs"),
+        pytest.param([[(0, 1), (0, 3), (0, 4), (0, 5), (0, 9)], [(1, 0), (1, 2)]], id="each in its own"),
+    ],
+)
+def test_a_log_has_one_run_of_all_output_partitions(outputs: Sequence[Sequence[tuple[int, int]]]) -> None:
+    """Each is read once for all logs; a log with a single piece has that, and is not written again."""
+    storage = MemoryStorage()
+    pieces = Pieces(RunTarget(storage=storage, prefix="1-rebuild", max_bytes=1 << 20, arrived_ms=7))
+    for places in outputs:
+        pieces.add(iter([rows(*places)]))
+    for number, expected in ((0, [1, 3, 4, 5, 9]), (1, [0, 2])):
+        tp = TopicPartition("t", number)
+        run = pieces.run(tp, 0, 10, 7)
+        assert run is not None
+        kept = read(storage, OffsetRange(tp=tp, start=0, end=10, runs=(run,)))
+        assert [offset for batch in kept for offset in batch["offset"].to_pylist()] == expected
+        assert (run.start, run.end, run.records, run.folded) == (0, 10, len(expected), True)
+    assert pieces.run(TopicPartition("t", 2), 0, 10, 7) is None
+    written_again = 2 if len(outputs) > 2 else 0
+    assert len(storage.list("runs")) == len(outputs) + written_again
+
+
+@given(st.lists(st.lists(st.integers(0, 3), max_size=4), max_size=4), st.randoms())
+def test_streams_are_merged_by_offset(shape: list[list[int]], chance: Random) -> None:
+    """Whatever batches they come in, also empty ones at the end of a stream."""
+    count = sum(map(sum, shape))
+    offsets = iter(chance.sample(range(count), count))
+    streams = []
+    for sizes in shape:
+        own = iter(sorted(next(offsets) for _ in range(sum(sizes))))
+        streams.append(iter([rows(*((0, next(own)) for _ in range(size))) for size in sizes if size]))
+    found = [offset for batch in merged(streams) for offset in batch["offset"].to_pylist()]
+    assert found == list(range(count))
