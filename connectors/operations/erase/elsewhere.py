@@ -76,5 +76,5 @@ def _others(connector: ConnectorConfig) -> Iterator[Elsewhere]:
         what="copies",
         name=connector.name,
         until_ms=None,
-        note="Backups, older versions of objects in a bucket, free blocks of disks.",
+        note="Backups, older versions of objects in a bucket, free blocks of disks, an earlier snapshot.location.",
     )

@@ -12,7 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from connectors.operations.erase.receipt import ErasedKey, canonical_key, hashed
+from connectors.chain.key_identity import JSON, JsonKeyIdentity, compared
+from connectors.operations.erase.receipt import ErasedKey, canonical_key, comparable, hashed
+from connectors.typed.arrow_types import parts_of
+from connectors.typed.unite import source_of
 
 NONE: Final = -1
 """The number of no key."""
@@ -26,34 +29,67 @@ Numbers = NDArray[np.int64]
 """For each row the number of its key in the receipt, or NONE."""
 
 
-class KeyMatcher:
-    """Compares keys with those of a receipt; with `keys`, in its order, also any bytes."""
+class _Hashed:
+    """What rows are compared with, of each key: a salted hash, or also the bytes themselves (`known`)."""
 
-    def __init__(self, salt: bytes, erased: Sequence[ErasedKey], keys: Sequence[bytes] | None = None) -> None:
+    def __init__(self, salt: bytes, hashes: Sequence[str | None], known: Sequence[bytes] | None = None) -> None:
         self._salt = salt
-        self._by_hash = {each.sha256: number for number, each in enumerate(erased)}
-        self._by_json = {each.json: number for number, each in enumerate(erased) if each.json is not None}
-        self._keys = None if keys is None else pa.array(keys, pa.binary())
+        self._by_hash = {each: number for number, each in enumerate(hashes) if each is not None}
+        self._known = None if known is None else pa.array(known, pa.binary())
+
+    def numbers(self, keys: pa.Array) -> Numbers:
+        """Returns which of the keys each of `keys` (binary) is."""
+        if self._known is not None:
+            places = pc.fill_null(pc.index_in(keys, self._known), NONE)
+            return np.asarray(places.to_numpy(zero_copy_only=False), np.int64)
+        encoded = keys.dictionary_encode()
+        wanted = [
+            NONE if key is None else self._by_hash.get(hashed(self._salt, key), NONE)
+            for key in encoded.dictionary.to_pylist()
+        ]
+        numbers = np.array([*wanted, NONE], np.int64)
+        places = pc.fill_null(encoded.indices, len(wanted)).to_numpy(zero_copy_only=False)
+        return numbers[places]
+
+
+class KeyMatcher:
+    """Compares keys with those of a receipt; with `keys`, in its order, also any bytes.
+
+    `identity` is the connector's compaction.key.identity, None for bytes.
+    """
+
+    def __init__(
+        self, salt: bytes, erased: Sequence[ErasedKey], keys: Sequence[bytes] | None = None, identity: str | None = None
+    ) -> None:
+        self._plain = _Hashed(salt, [each.sha256 for each in erased], keys)
+        self._json = _Hashed(salt, [each.json for each in erased])
+        self._compared = _Hashed(salt, [each.identity or each.sha256 for each in erased])
+        self._identity = identity
+        self._has_identities = all(each.identity is not None for each in erased)
+        self._keys = keys
         self._forms = frozenset(form for key in keys or () for form in _forms(key))
         self._windows = FormWindows(self._forms) if len(self._forms) >= _MANY else None
-        self.is_all_json = len(self._by_json) == len(self._by_hash)
-        """Whether every key can be compared with typed ones."""
+        self._is_all_json = all(each.json is not None for each in erased)
 
     @property
     def searches_bytes(self) -> bool:
         """Whether the bytes of all keys are known, and long enough to be looked for in any file."""
-        return self._keys is not None and all(len(key) >= LEAST_BYTES for key in self._keys.to_pylist())
+        return self._keys is not None and all(len(key) >= LEAST_BYTES for key in self._keys)
 
     def numbers(self, keys: pa.Array) -> Numbers | None:
         """Returns which erased key each of `keys` is, by number; None if keys of that type cannot be compared."""
         if pa.types.is_null(keys.type):
             return np.full(len(keys), NONE)
         if pa.types.is_binary(keys.type):
-            return self._of_bytes(keys, self._by_hash)
+            return self._of_bytes(keys)
         if pa.types.is_string(keys.type):
-            plain = self._of_bytes(keys.cast(pa.binary()), self._by_hash)
-            return np.maximum(plain, self._of_json(keys))
-        return self._of_json(keys) if self.is_all_json else None
+            plain = self._of_bytes(keys.cast(pa.binary()))
+            return None if plain is None else np.maximum(plain, self._of_json(keys))
+        return self._of_json(keys) if self._is_all_json and _tells_json(keys.type) else None
+
+    def numbers_compared(self, compared: pa.Array) -> Numbers:
+        """Returns the same of what a connector compares keys by (`record.as_compared`)."""
+        return (self._plain if self._identity is None else self._compared).numbers(compared)
 
     def is_in(self, data: bytes) -> bool:
         """Returns whether `data` has the bytes of a key of at least LEAST_BYTES: as they are, as text or as base64."""
@@ -61,22 +97,43 @@ class KeyMatcher:
             return self._windows.is_in(data)
         return any(form in data for form in self._forms)
 
-    def _of_bytes(self, keys: pa.Array, known: dict[str, int]) -> Numbers:
-        if self._keys is not None and known is self._by_hash:
-            places = pc.fill_null(pc.index_in(keys, self._keys), NONE)
-            return np.asarray(places.to_numpy(zero_copy_only=False), np.int64)
-        encoded = keys.dictionary_encode()
-        wanted = [
-            NONE if key is None else known.get(hashed(self._salt, key), NONE) for key in encoded.dictionary.to_pylist()
-        ]
-        numbers = np.array([*wanted, NONE], np.int64)
-        places = pc.fill_null(encoded.indices, len(wanted)).to_numpy(zero_copy_only=False)
-        return numbers[places]
+    def _of_bytes(self, keys: pa.Array) -> Numbers | None:
+        """Returns the numbers of keys of bytes; other bytes may be the same key, which for Avro a registry would say.
+
+        A receipt of an older keyfold has no identities.
+        """
+        plain = self._plain.numbers(keys)
+        if self._identity is None:
+            return plain
+        if self._identity != JSON or not self._has_identities:
+            return None
+        return np.maximum(plain, self._compared.numbers(_json_identities(keys)))
 
     def _of_json(self, keys: pa.Array) -> Numbers:
-        encoder = msgspec.json.Encoder(enc_hook=str, decimal_format="string", order="sorted")
-        texts = [None if key is None else encoder.encode(key) for key in keys.to_pylist()]
-        return self._of_bytes(pa.array(texts, pa.binary()), self._by_json)
+        encoder = msgspec.json.Encoder(order="sorted")
+        texts = [None if key is None else encoder.encode(comparable(key)) for key in keys.to_pylist()]
+        return self._json.numbers(pa.array(texts, pa.binary()))
+
+
+def _tells_json(kind: pa.DataType) -> bool:
+    """Returns whether a column of `kind` has what JSON has, by its names.
+
+    A float may be rounded, dates are numbers in JSON, and a field may have another name there.
+    """
+    if pa.types.is_struct(kind):
+        return all(source_of(field) == field.name and _tells_json(field.type) for field in parts_of(kind))
+    if pa.types.is_list(kind):
+        return _tells_json(kind.value_type)
+    return any(is_kind(kind) for is_kind in (pa.types.is_integer, pa.types.is_string, pa.types.is_boolean))
+
+
+def _json_identities(keys: pa.Array) -> pa.Array:
+    """Returns what keys are compared by with compaction.key.identity=json."""
+    identity = JsonKeyIdentity()
+    parts = identity.of_many(keys)
+    rest = parts.rest
+    parts.add_each(rest, [compared(identity, (), key or b"") for key in keys.take(pa.array(rest)).to_pylist()])
+    return pc.coalesce(parts.whole().identity, keys)
 
 
 class FormWindows:

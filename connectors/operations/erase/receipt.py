@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from compactor.decode_errors import UNDECODABLE, why
 from compactor.errors import ForeignContentError, MissingFileError
+from compactor.ports import WHOLE
 from compactor.storage.base import Storage
 from compactor.storage.limits import LARGE_BYTES
 from connectors.errors import UsageError
@@ -46,10 +47,15 @@ _LEFT_ALONE: Final = frozenset({REWRITTEN, FOREIGN, UNCOMPARED})
 
 
 class ErasedKey(Struct, frozen=True):
-    """SHA-256 of the salt and a key, in hexadecimal digits; `json` of the key in canonical JSON, if it is JSON."""
+    """SHA-256 of the salt and a key, in hexadecimal digits.
+
+    `json` is that of what typed keys are compared by, None if only the bytes tell; `identity` that of what the
+    connector compares the key by, if that is not its bytes.
+    """
 
     sha256: str
     json: str | None = None
+    identity: str | None = None
 
 
 class Tombstone(Struct, frozen=True, kw_only=True):
@@ -127,17 +133,43 @@ class SignedReceipt(Struct, frozen=True):
 
 
 def canonical_key(key: bytes) -> bytes | None:
-    """Returns a key that is JSON without spaces and with its fields sorted, as typed keys are compared; else None.
+    """Returns what typed keys are compared by: a key that is JSON, in the form of `comparable`, without spaces.
 
-    Of JSON with a schema that is the payload.
+    Of JSON with a schema that is the payload. Returns None for what typed columns do not tell: what is no JSON, nothing
+    but nulls, fields that may have a default, and digits that may be a number of keyfold.Long or the like.
     """
     try:
         said = msgspec.json.decode(key)
     except UNDECODABLE:
         return None
     if isinstance(said, dict) and said.keys() == {"schema", "payload"}:
+        if isinstance(said["payload"], dict) and b'"default"' in key:
+            return None
         said = said["payload"]
-    return msgspec.json.encode(said, order="sorted")
+    elif isinstance(said, int | float) and len(key) in _NUMBER_BYTES:
+        return None
+    is_told = said is not None and (not isinstance(said, dict) or any(part is not None for part in said.values()))
+    return msgspec.json.encode(comparable(said), order="sorted") if is_told else None
+
+
+_NUMBER_BYTES: Final = frozenset({2, 4, 8})
+"""Bytes of the numbers that keyfold.Short, Integer, Long, Float and Double write."""
+
+
+def comparable(said: Any) -> Any:
+    """Returns a key without what a typed column cannot tell: fields that are null, and an object around `value` alone.
+
+    A column has a null for a field that a key lacks, and a key that is no object as its field `value`.
+    """
+    told = _told(said)
+    return told[WHOLE] if isinstance(told, dict) and told.keys() == {WHOLE} else told
+
+
+def _told(said: Any) -> Any:
+    """Returns `said` without fields that are null; what has nothing in it becomes text, as it may be in a column."""
+    if isinstance(said, dict):
+        return {name: _told(part) for name, part in said.items() if part is not None} or "{}"
+    return ([_told(part) for part in said] or "[]") if isinstance(said, list) else said
 
 
 def hashed(salt: bytes, key: bytes) -> str:
@@ -145,10 +177,18 @@ def hashed(salt: bytes, key: bytes) -> str:
     return hashlib.sha256(salt + key).hexdigest()
 
 
-def erased_keys(salt: bytes, keys: Iterable[bytes]) -> tuple[ErasedKey, ...]:
-    """Returns `keys` as a receipt has them."""
-    forms = ((key, canonical_key(key)) for key in keys)
-    return tuple(ErasedKey(hashed(salt, key), None if form is None else hashed(salt, form)) for key, form in forms)
+def erased_keys(salt: bytes, keys: Sequence[bytes], compared: Sequence[bytes] | None = None) -> tuple[ErasedKey, ...]:
+    """Returns `keys` as a receipt has them; `compared` is what the connector compares each by, if not its bytes."""
+
+    def erased(key: bytes, identity: bytes | None) -> ErasedKey:
+        form = canonical_key(key)
+        return ErasedKey(
+            hashed(salt, key),
+            None if form is None else hashed(salt, form),
+            None if identity is None else hashed(salt, identity),
+        )
+
+    return tuple(map(erased, keys, [None] * len(keys) if compared is None else compared))
 
 
 def new_salt() -> bytes:
@@ -194,7 +234,9 @@ def path_of(receipt_id: str) -> str:
     return f"{FOLDER}/{receipt_id}.json"
 
 
-def begun_before(storage: Storage, catalog_id: str, keys: Sequence[bytes]) -> Receipt | None:
+def begun_before(
+    storage: Storage, catalog_id: str, keys: Sequence[bytes], compared: Sequence[bytes] | None
+) -> Receipt | None:
     """Returns the erasure of exactly `keys` that was begun last and has not ended. Raises StorageError."""
     for name in reversed(storage.list(FOLDER)):
         try:
@@ -207,7 +249,7 @@ def begun_before(storage: Storage, catalog_id: str, keys: Sequence[bytes]) -> Re
             salt = bytes.fromhex(receipt.salt)
         except ValueError:  # a damaged receipt tells of no key
             continue
-        if set(erased_keys(salt, keys)) == set(receipt.keys):
+        if set(erased_keys(salt, keys, compared)) == set(receipt.keys):
             return receipt
     return None
 

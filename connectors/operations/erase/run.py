@@ -47,6 +47,7 @@ from connectors.operations.erase.receipt import (
 from connectors.operations.erase.search import LEVELS, RUN_LEVEL, SNAPSHOT_LEVEL, KeySearch, SearchPlaces, SearchResult
 from connectors.operations.erase.source_records import SourceRecords
 from connectors.operations.erase.tombstones import Deletion, ToDelete, send
+from connectors.operations.get import compared_keys
 from connectors.operations.request_timeout import RequestTimeout
 from connectors.operations.worker_request import DEFAULT_TIMEOUT, POLL_MS, answered, request
 from connectors.runtime.request_handler import ERASE
@@ -161,12 +162,13 @@ class Eraser:
 
     def _topics_begun(self, state: CatalogState) -> set[str]:
         """Returns the topics of the tombstones of an earlier run: their logs may have none of these any more."""
-        before = begun_before(self._storage, state.catalog_id, self._keys)
+        before = begun_before(self._storage, state.catalog_id, self._keys, self._compared(state))
         return set() if before is None else {each.topic for each in before.tombstones}
 
     def _begun(self, state: CatalogState, plan: ErasurePlan) -> Receipt:
         """Returns the receipt that an earlier run has begun for these keys, or a new one."""
-        before = begun_before(self._storage, state.catalog_id, self._keys)
+        compared = self._compared(state)
+        before = begun_before(self._storage, state.catalog_id, self._keys, compared)
         if before is not None:
             return replace(before, topics=tuple(sorted({*before.topics, *plan.topics})))
         now_ms, salt = self._clock.now_ms(), new_salt()
@@ -178,7 +180,7 @@ class Eraser:
             snapshot_location=None if self._place is None else self._place.location,
             table=self._connector.snapshot_table,
             salt=salt.hex(),
-            keys=erased_keys(salt, self._keys),
+            keys=erased_keys(salt, self._keys, compared),
             topics=plan.topics,
             began_ms=now_ms,
         )
@@ -263,9 +265,14 @@ class Eraser:
         since_ms: int,
         receipt: Receipt | None = None,
     ) -> KeySearch:
-        erased = erased_keys(salt, self._keys) if receipt is None else receipt.keys
+        erased = erased_keys(salt, self._keys, self._compared(state)) if receipt is None else receipt.keys
         places = SearchPlaces(self._connector.name, state.catalog_id, self._storage, self._place)
-        return KeySearch(places, KeyMatcher(salt, erased, self._keys), tombstones, since_ms)
+        matcher = KeyMatcher(salt, erased, self._keys, state.key_identity)
+        return KeySearch(places, matcher, tombstones, since_ms)
+
+    def _compared(self, state: CatalogState) -> Sequence[bytes] | None:
+        """Returns what the connector compares each key by; None if by its bytes. Raises RegistryError."""
+        return None if state.key_identity is None else compared_keys(self._connector, state, self._keys)
 
     def _taken_over(self, wanted: Request, lock: OwnerLock) -> dict[str, Any]:
         from connectors.operations.erase.take_over import run_and_erase  # it loads Spark

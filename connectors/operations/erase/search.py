@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from msgspec import Struct
 
 from compactor.errors import FoldError, ForeignContentError, MissingFileError, StorageError
+from compactor.model.record import KEY_IDENTITY, as_compared
 from compactor.runs.checksums import readable
 from compactor.runs.paths import RUNS, is_index
 from compactor.snapshot import listing, location, manifest
@@ -26,7 +27,7 @@ from compactor.snapshot.content import APPEND
 from compactor.snapshot.data_files import TABLE
 from compactor.storage.base import FileInfo, Storage
 from compactor.storage.limits import LARGE_BYTES
-from connectors.operations.erase.key_matcher import NONE, KeyMatcher, leaves
+from connectors.operations.erase.key_matcher import NONE, KeyMatcher, Numbers, leaves
 from connectors.operations.erase.receipt import (
     BYTES,
     FOREIGN,
@@ -252,6 +253,7 @@ class KeySearch:
             pq.ParquetFile(source) as opened,
         ):
             names = opened.schema_arrow.names
+            is_run = columns is not None
             if columns is None and names == TABLE.names:
                 columns = ["key"]
             present = [name for name in columns or _TYPED_KEYS if name in names]
@@ -259,18 +261,29 @@ class KeySearch:
                 return None
             wanted = [name for name in names if name in (_READ if columns else _TYPED_READ)]
             for group in range(opened.num_row_groups):
-                table = opened.read_row_group(group, present)
-                numbers = np.full(table.num_rows, NONE)
-                for name in present:
-                    compared = self._matcher.numbers(_one_chunk(table[name]))
-                    if compared is None:
-                        return None
-                    numbers = np.maximum(numbers, compared)
+                table = opened.read_row_group(group, [*present, KEY_IDENTITY] if is_run else present)
+                numbers = self._compared(table) if is_run else self._numbers(table)
+                if numbers is None:
+                    return None
                 rows = np.flatnonzero(numbers != NONE)
                 if len(rows):
                     held = opened.read_row_group(group, wanted).take(pa.array(rows)).to_pylist()
                     matches += zip(held, numbers[rows].tolist(), strict=True)
         return matches
+
+    def _compared(self, run: pa.Table) -> Numbers:
+        """Returns which rows of a run have a key, by what the connector compares keys by."""
+        return self._matcher.numbers_compared(_one_chunk(as_compared(run)["key"]))
+
+    def _numbers(self, keys: pa.Table) -> Numbers | None:
+        """Returns which rows have a key in one of the columns `keys`; None if one of these cannot be compared."""
+        numbers = np.full(keys.num_rows, NONE)
+        for column in keys.columns:
+            compared = self._matcher.numbers(_one_chunk(column))
+            if compared is None:
+                return None
+            numbers = np.maximum(numbers, compared)
+        return numbers
 
     def _is_later(self, place: Storage, folder: str, topic: str) -> bool:
         """Returns whether the snapshot in `folder` was taken after each tombstone, so that it has no older value."""

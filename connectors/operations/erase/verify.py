@@ -64,7 +64,8 @@ def verify(
     salt = _salt(receipt, file)
     ordered = None if keys is None else _in_order(receipt, salt, keys)
     storage = connector_storage(worker, receipt.connector)
-    if Catalog.open(storage, receipt.connector).state.catalog_id != receipt.catalog_id:
+    state = Catalog.open(storage, receipt.connector).state
+    if state.catalog_id != receipt.catalog_id:
         raise UsageError(
             f"The receipt is of catalog {receipt.catalog_id} in {receipt.storage}, and {storage.location} has not "
             "that one.",
@@ -72,7 +73,7 @@ def verify(
         )
     where = receipt.snapshot_location if fault is None else None  # anybody may have written another place there
     place = None if where is None else open_storage(store_location(where), store_options(worker), shared=True)
-    matcher = KeyMatcher(salt, receipt.keys, ordered)
+    matcher = KeyMatcher(salt, receipt.keys, ordered, state.key_identity)
     places = SearchPlaces(receipt.connector, receipt.catalog_id, storage, place)
     since_ms = receipt.ended_ms or receipt.began_ms
     result = KeySearch(places, matcher, receipt.tombstones, since_ms).everywhere()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import random
 from collections.abc import Sequence
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from connectors.operations.erase.key_matcher import LEAST_BYTES, FormWindows, KeyMatcher
 from connectors.operations.erase.receipt import erased_keys
+from connectors.typed.unite import SOURCE
 
 SALT = bytes(range(16))
 KEYS = [b"alice-of-long-name", b'{"id": 7, "at": "x"}', b"\xff\x00\xfe-and-more"]
@@ -44,6 +46,68 @@ def test_typed_keys_are_compared_as_json(known: bool) -> None:
     of_struct = pa.array([{"id": 7, "at": "x"}, {"id": 7, "at": "y"}, None])
     assert _numbers(matcher, of_struct) == [0, -1, -1]
     assert _numbers(matcher, pa.array([7, 8])) == [-1, 1]
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize(
+    ("key", "others"),
+    [
+        (b'{"id":1}', [{"id": 2, "region": "eu"}]),
+        (b'{"id":1,"region":null,"at":{"x":null,"y":[1,null]}}', [{"id": 2, "region": "eu", "at": {"x": 1}}]),
+        (b'{"id":1,"tags":[],"more":{}}', [{"id": 2, "tags": ["a"], "more": {"b": True}}]),
+        (b'{"id":1,"tags":[],"more":{}}', [{"id": 2, "tags": "text", "more": "text"}]),
+        (b'"alice"', [{"value": "bob", "region": "eu"}]),
+        (b'{"value":7}', [3]),
+        (b'{"schema":{"type":"struct"},"payload":{"id":1}}', [{"id": 2, "region": "eu"}]),
+    ],
+)
+def test_a_typed_key_is_told_among_others_of_any_form(key: bytes, others: list[object], known: bool) -> None:
+    """A column has the fields of all keys, with nulls in those that a key lacks; whatever it has there is that key."""
+    payload = json.loads(key)
+    payload = payload.get("payload", payload) if isinstance(payload, dict) else payload
+    first = others[0]
+    if isinstance(first, dict):
+        own = payload if isinstance(payload, dict) else {"value": payload}
+        own = {name: str(part) if part in ([], {}) and first[name] == "text" else part for name, part in own.items()}
+        row: object = {name: own.get(name) for name in {**first, **own}}
+    else:
+        row = payload["value"]
+    assert _numbers(_matcher([key], known=known), pa.array([first, row, None])) == [-1, 0, -1]
+
+
+@pytest.mark.parametrize(
+    ("key", "kind"),
+    [
+        (b'{"id":1}', pa.struct([("id", pa.float64())])),
+        (b'{"ID":1}', pa.struct([pa.field("ID_2", pa.int64(), metadata={SOURCE: b"ID"})])),
+        (b'{"id":19000}', pa.struct([("id", pa.date32())])),
+        (b'{"id":"AAA="}', pa.struct([("id", pa.binary())])),
+        (b'{"id":{"a":"b"}}', pa.struct([("id", pa.map_(pa.string(), pa.string()))])),
+        (b'{"schema":{"type":"struct","default":1},"payload":{"id":1}}', pa.struct([("id", pa.int64())])),
+        (b"12345678", pa.int64()),
+        (b"{}", pa.int64()),
+    ],
+)
+def test_typed_keys_that_json_does_not_tell_are_not_compared(key: bytes, kind: pa.DataType) -> None:
+    """A column of another form than JSON's: to find nothing there would say that nothing is left."""
+    far = pa.array([2**31 - 1], pa.int32()).view(pa.date32())  # a date that Python has not
+    column = (
+        pa.StructArray.from_arrays([far], ["id"]) if kind == pa.struct([("id", pa.date32())]) else pa.nulls(1, kind)
+    )
+    assert _numbers(_matcher([key], known=True), column) is None
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_keys_are_compared_by_their_identity(known: bool) -> None:
+    """The bytes of a row may be others than those that are erased; for Avro no receipt tells which."""
+    key, identity = b'{"x":2,"id":1}', b'{"id":1,"x":2}'
+    erased = erased_keys(SALT, [key], [identity])
+    keys = pa.array([b'{"id": 1.0, "x": 2}', key, b'{"id":1}', b"no json", None, identity], pa.binary())
+    matcher = KeyMatcher(SALT, erased, [key] if known else None, "json")
+    assert _numbers(matcher, keys) == [0, 0, -1, -1, -1, 0]
+    assert matcher.numbers_compared(keys).tolist() == [-1, -1, -1, -1, -1, 0]
+    assert _numbers(KeyMatcher(SALT, erased, [key], "avro"), keys) is None
+    assert _numbers(KeyMatcher(SALT, erased_keys(SALT, [key]), None, "json"), keys) is None
 
 
 @pytest.mark.parametrize("known", [True, False])

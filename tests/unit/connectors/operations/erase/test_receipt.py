@@ -36,7 +36,7 @@ def test_a_damaged_receipt_is_passed_over() -> None:
     storage = MemoryStorage()
     _keep(storage, "1", SALT.hex())
     _keep(storage, "2", "no number")
-    receipt = begun_before(storage, "C", [KEY])
+    receipt = begun_before(storage, "C", [KEY], None)
     assert receipt is not None
     assert receipt.id == "1"
-    assert begun_before(storage, "C", [b"bob"]) is None
+    assert begun_before(storage, "C", [b"bob"], None) is None

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
+from compactor.model.record import KEY_IDENTITY, RUN
+from compactor.snapshot.data_files import TABLE
 from compactor.storage.local import LocalStorage
 from connectors.operations.erase.key_matcher import KeyMatcher
-from connectors.operations.erase.receipt import VALUE, erased_keys
+from connectors.operations.erase.receipt import UNSEARCHED, VALUE, erased_keys
 from connectors.operations.erase.search import MOST_FINDINGS, KeySearch, SearchPlaces, snapshot_ids
 
 SALT = b"\0"
@@ -28,3 +31,31 @@ def test_a_file_of_many_keys_hides_no_other_file(tmp_path: Path) -> None:
     result = KeySearch(places, KeyMatcher(SALT, erased_keys(SALT, [KEY])), (), 0).snapshots()
     assert list(snapshot_ids(result, VALUE)) == [("t", name) for name in names]
     assert len(result.findings) == MOST_FINDINGS + 2
+
+
+@pytest.mark.parametrize(("identity", "what"), [(None, []), ("json", [VALUE]), ("avro", [UNSEARCHED])])
+def test_a_snapshot_of_bytes_is_searched_for_every_form_of_a_key(
+    tmp_path: Path, identity: str | None, what: list[str]
+) -> None:
+    """With compaction.key.identity an older snapshot may have the value of a key under other bytes."""
+    folder = tmp_path / "c" / "t" / "20260101T000000Z-00aa11" / "data"
+    folder.mkdir(parents=True)
+    row = {"key": b'{"a":1,"b":2}', "value": b"v", "partition": 0, "offset": 0, "timestamp": 0, "headers": []}
+    pq.write_table(pa.Table.from_pylist([row], schema=TABLE), folder / "part.parquet")
+    erased = erased_keys(SALT, [b'{"b":2,"a":1}'], [b'{"a":1,"b":2}'])
+    places = SearchPlaces("c", "C", LocalStorage(str(tmp_path / "store")), LocalStorage(str(tmp_path)))
+    result = KeySearch(places, KeyMatcher(SALT, erased, identity=identity), (), 0).snapshots()
+    assert [finding.what for finding in result.findings] == what
+
+
+@pytest.mark.parametrize("identity", [None, b"as-compared"])
+def test_runs_are_searched_by_what_keys_are_compared_by(tmp_path: Path, identity: bytes | None) -> None:
+    """A record of another job's file may have the key under other bytes."""
+    key = b"alice" if identity is None else b"other bytes"
+    row = dict.fromkeys(RUN.names) | {"topic": "t", "partition": 0, "offset": 0, "key": key, "value": b"v"}
+    (tmp_path / "runs").mkdir()
+    pq.write_table(pa.Table.from_pylist([row | {KEY_IDENTITY: identity}], RUN), tmp_path / "runs" / "1-a.parquet")
+    erased = erased_keys(SALT, [KEY], None if identity is None else [identity])
+    matcher = KeyMatcher(SALT, erased, [KEY], None if identity is None else "avro")
+    result = KeySearch(SearchPlaces("c", "C", LocalStorage(str(tmp_path)), None), matcher, (), 0).everywhere()
+    assert [finding.what for finding in result.findings] == [VALUE]
