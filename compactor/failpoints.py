@@ -77,6 +77,8 @@ STEPS: Final[dict[str, str]] = {
     "clean.index": "13b the index of base runs is complete, and nothing names it yet",
     "clean.before-commit": "14b the base run is complete, the catalog commit has not begun",
     "clean.after-commit": "14b the catalog names the base run, the old runs are unreferenced",
+    "snapshot.section": "15 a sorted section of a typed snapshot is complete, and nothing names it yet",
+    "snapshot.file": "15 a data file of a snapshot is complete, and nothing names it yet",
     "snapshot.write": "15 a snapshot's data files are complete, the manifest is not written",
     "table.read": "16a the newest version of a topic's table is read, nothing of the next one is written",
     "table.write": "16b the table's new files are complete, nothing names them",

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from compactor.bin_packing import Until, pack
 from compactor.errors import SnapshotError
+from compactor.failpoints import hit
 from compactor.fold.task_split import task_bytes
 from compactor.model import record
 from compactor.model.log import PartitionLog
@@ -113,12 +114,13 @@ class _Copy:
                     file.write(group)
                     records += group.num_rows
                     group = next(groups, None)
+            hit("snapshot.file")
             yield _row(path=file.path, bytes=file.bytes, sha256=file.sha256, records=records, left_out=0)
         yield _row(left_out=self._left_out)
 
     def _create(self, group: pa.Table) -> ParquetFile:
         """Creates the file that begins with `group`."""
-        return create_file(self._folder, group["partition"][0].as_py(), group["offset"][0].as_py(), self._schema)
+        return create_file(self._folder, _name(group["partition"][0].as_py(), group["offset"][0].as_py()), self._schema)
 
     def _held(self, file_ranges: Sequence[FileRange]) -> Iterator[pa.RecordBatch]:
         for file_range in file_ranges:
@@ -128,21 +130,23 @@ class _Copy:
                 yield _as_table(held, file_range.tp, self._schema)
 
 
-def create_file(
-    folder: Storage, partition: int, offset: int, schema: pa.Schema, options: Mapping[str, Any] | None = None
-) -> ParquetFile:
-    """Creates the file that begins with this record; what a failed attempt left of it is removed.
+def _name(partition: int, offset: int) -> str:
+    """Returns the path of the file that begins with this record."""
+    return f"data/{partition:05d}-{offset:020d}.parquet"
+
+
+def create_file(folder: Storage, path: str, schema: pa.Schema, options: Mapping[str, Any] | None = None) -> ParquetFile:
+    """Creates a data file; what a failed attempt left of it is removed.
 
     `options`: those of `pyarrow.parquet.ParquetWriter`.
     """
-    path = f"data/{partition:05d}-{offset:020d}.parquet"
     folder.delete(path)
     return ParquetFile(folder, path, schema, options)
 
 
 def empty_file(folder: Storage, schema: pa.Schema) -> DataFile:
     """Creates a file without records."""
-    with create_file(folder, 0, 0, schema) as file:
+    with create_file(folder, _name(0, 0), schema) as file:
         pass
     return DataFile(path=file.path, bytes=file.bytes, sha256=file.sha256, records=0)
 

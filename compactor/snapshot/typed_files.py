@@ -1,35 +1,38 @@
-"""Writes the files of a typed snapshot (docs/decisions/0007-typed-snapshots.md): two Spark jobs, without a shuffle.
+"""Writes the files of a typed snapshot (docs/decisions/0007-typed-snapshots.md): in up to three Spark jobs.
 
-The first collects which types keys and values have, the second decodes, sorts and writes. All files have the same
-columns. A record that fits none of them, or cannot be read, is in a column of its own, as it is: no record makes a
-snapshot fail.
+The first collects which types keys and values have, the second decodes and sorts. If it has more rows than are sorted
+at once, the third sorts those of all tasks (`sections`). All files have the same columns. A record that fits none of
+them, or cannot be read, is in a column of its own, as it is: no record makes a snapshot fail.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from msgspec import UNSET
 
+from compactor.bin_packing import Until, pack
 from compactor.errors import DEFECT, FoldError, PortionTooLargeError, SnapshotError, StorageError
+from compactor.failpoints import hit
+from compactor.fold.task_split import task_bytes
 from compactor.model.log import PartitionLog
 from compactor.model.state import CatalogState
 from compactor.ports import ColumnTypes, Decoded, Decoder
 from compactor.runs.reader import read_file_range
 from compactor.runs.scan import FileRange
 from compactor.runs.writer import ParquetFile
-from compactor.snapshot import manifest
+from compactor.snapshot import manifest, sections
 from compactor.snapshot.content import LATEST, is_held
 from compactor.snapshot.data_files import TABLE, create_file, empty_file, split_work
 from compactor.snapshot.manifest import DataFile, SnapshotInputs, Typed, TypedInputs, Unplaced, WrittenFiles
+from compactor.snapshot.sections import Section, section_data, section_from
 from compactor.snapshot.typed_table import KEY, METADATA, REST, TypedTable
 from compactor.spark import tasks
 from compactor.storage.base import Storage
@@ -40,8 +43,10 @@ if TYPE_CHECKING:
 
 _READ: Final = [*TABLE.names, "rejected"]
 _SECTION_BYTES: Final = 64 << 20
-"""Arrow bytes that are sorted together, and become one row group: a task holds about three times as many."""
+"""Arrow bytes that are sorted together, of a section and of a row group: a task holds about three times as many."""
 _LEAST_SECTION: Final = 1 << 20
+_MERGED_BYTES: Final = 512 << 20
+"""Arrow bytes of sorted rows that a task writes to files: some hundred MB."""
 _NAMED: Final = 100
 """Records that fit no column which a manifest names; all are counted."""
 _LONGEST: Final = 300
@@ -59,6 +64,7 @@ _FILES: Final = pa.schema(
         pa.field("sha256", pa.string()),
         pa.field("records", pa.int64()),
         pa.field("report", pa.binary()),
+        pa.field("section", pa.binary()),
     ]
 )
 
@@ -113,14 +119,21 @@ def write_typed(
     table = TypedTable(layouts=layouts, metadata=typed.metadata, strings=inputs.strings)
     mode, file_bytes = inputs.mode, inputs.file_bytes
 
+    is_alone = len(work) == 1
+
     def task(number: int) -> Iterator[pa.RecordBatch]:
         with ExitStack() as stack:
             decoders = {side: types.decoder(layouts[side]) for side, types in sides.items()}
             for decoder in decoders.values():
                 stack.callback(decoder.close)
-            yield from _TypedCopy(storage, folder, table, decoders, mode, file_bytes).run(work[number])
+            yield from _TypedCopy(storage, folder, table, decoders, mode, file_bytes).run(
+                work[number], number, is_alone=is_alone
+            )
 
     rows = tasks.run(spark, len(work), task, _FILES, most)
+    sorted_parts = [section_from(row["section"]) for row in rows if row["section"]]
+    if sorted_parts:
+        rows += _merged(spark, folder, table, file_bytes, sorted_parts, most)
     reports = [msgspec.json.decode(row["report"], type=_Report) for row in rows if row["report"]]
     files = [DataFile(**{name: row[name] for name in _FILES.names[:4]}) for row in rows if row["path"]]
     counts = sum((Counter(report.counts) for report in reports), Counter[str]())
@@ -144,6 +157,56 @@ def write_typed(
             schemas={side: layout.schemas for side, layout in layouts.items() if layout.schemas},
         ),
     )
+
+
+def _merged(
+    spark: SparkSession,
+    folder: Storage,
+    table: TypedTable,
+    file_bytes: int,
+    sorted_parts: Sequence[Section],
+    most: int,
+) -> list[dict[str, Any]]:
+    """Writes the data files of rows that tasks have written as sorted sections, and removes these."""
+    ranges = sections.ranges_of(sorted_parts, _section_bytes(file_bytes))
+    size = task_bytes(sum(part.bytes for part in ranges), _MERGED_BYTES, most)
+    work = list(pack(ranges, Until(size, lambda part: part.bytes)))
+
+    def task(number: int) -> Iterator[pa.RecordBatch]:
+        read = ((_range_name(part.number), sections.read_range(folder, part, table.keys)) for part in work[number])
+        yield from _written(folder, table, file_bytes, read)
+
+    rows = tasks.run(spark, len(work), task, _FILES, most)
+    folder.delete_folder(sections.FOLDER)
+    return rows
+
+
+def _range_name(number: int) -> str:
+    return f"{number:05d}"
+
+
+def _section_bytes(file_bytes: int) -> int:
+    return min(_SECTION_BYTES, max(_LEAST_SECTION, file_bytes))
+
+
+def _written(
+    folder: Storage, table: TypedTable, file_bytes: int, groups: Iterable[tuple[str, pa.Table]]
+) -> Iterator[pa.RecordBatch]:
+    """Writes each of `groups` as a row group, and yields the files; each has the name of its first group."""
+    rest = iter(groups)
+    group = next(rest, None)
+    while group is not None:
+        name, rows = group
+        options = _options(table.bloom_paths(), rows.num_rows)
+        with create_file(folder, f"data/{name}.parquet", table.schema, options) as file:
+            records = 0
+            while group is not None and file.bytes < file_bytes:
+                rows = group[1].select(range(len(table.schema)))
+                file.write(rows)
+                records += rows.num_rows
+                group = next(rest, None)
+        hit("snapshot.file")
+        yield _file_row(file, records)
 
 
 def _renamed(table: TypedTable) -> dict[str, str]:
@@ -187,8 +250,17 @@ def _surveyed(
     return kinds
 
 
+class _Group(NamedTuple):
+    """Rows that are sorted together, with partition and offset of the first; `is_last`: the task has no more."""
+
+    partition: int
+    offset: int
+    rows: pa.Table
+    is_last: bool
+
+
 class _TypedCopy:
-    """Writes one task's files, one after the other."""
+    """Decodes the records of one task, and writes its files or sections, one after the other."""
 
     def __init__(
         self,
@@ -208,49 +280,44 @@ class _TypedCopy:
         # What was left out, and what fitted no column, so far.
         self._report = _Report()
 
-    def run(self, file_ranges: Sequence[FileRange]) -> Iterator[pa.RecordBatch]:
-        sections = self._sections(file_ranges)
-        section = next(sections, None)
-        while section is not None:
-            first, rows = section
-            options = _options(self._table.bloom_paths(), rows.num_rows)
-            with create_file(self._folder, *first, self._table.schema, options) as file:
-                records = 0
-                while section is not None and file.bytes < self._file_bytes:
-                    file.write(section[1])
-                    records += section[1].num_rows
-                    section = next(sections, None)
-            yield _file_row(file, records)
-        yield pa.RecordBatch.from_pylist([{"report": msgspec.json.encode(self._report)}], schema=_FILES)
+    def run(self, file_ranges: Sequence[FileRange], number: int, *, is_alone: bool) -> Iterator[pa.RecordBatch]:
+        """Writes data files; or sorted sections, unless this task `is_alone` and has no more than one."""
+        groups = self._groups(file_ranges)
+        if self._mode != LATEST:  # every record, as the log has them
+            named = ((f"{group.partition:05d}-{group.offset:020d}", group.rows) for group in groups)
+            yield from _written(self._folder, self._table, self._file_bytes, named)
+        else:
+            yield from self._sorted(groups, number, is_alone=is_alone)
+        yield _answer(report=msgspec.json.encode(self._report))
 
-    def _sections(self, file_ranges: Sequence[FileRange]) -> Iterator[tuple[tuple[int, int], pa.Table]]:
-        """Yields rows of about _SECTION_BYTES by key, each with partition and offset of the first that was read."""
-        most = min(_SECTION_BYTES, max(_LEAST_SECTION, self._file_bytes))
-        first, held, keys = (0, 0), list[pa.RecordBatch](), list[list[pa.Array]]()
-        size = 0
-        for records, rows, sort_keys in self._typed(file_ranges):
+    def _sorted(self, groups: Iterable[_Group], number: int, *, is_alone: bool) -> Iterator[pa.RecordBatch]:
+        keys = self._table.keys
+        for count, group in enumerate(groups):
+            rows = sections.in_order(group.rows, keys)
+            if is_alone and group.is_last and not count:
+                yield from _written(self._folder, self._table, self._file_bytes, [(_range_name(0), rows)])
+                continue
+            path = f"{sections.FOLDER}/{number:05d}-{count:05d}.arrow"
+            section = sections.write_section(self._folder, path, rows, keys)
+            hit("snapshot.section")
+            yield _answer(section=section_data(section))
+
+    def _groups(self, file_ranges: Sequence[FileRange]) -> Iterator[_Group]:
+        """Yields rows of about _SECTION_BYTES, in the order in which they are read, with what they are sorted by."""
+        most = _section_bytes(self._file_bytes)
+        first, held, size = (0, 0), list[pa.RecordBatch](), 0
+        for records, rows in self._typed(file_ranges):
+            if size >= most:
+                yield _Group(*first, pa.Table.from_batches(held), is_last=False)
+                held, size = [], 0
             if not held:
                 first = records["partition"][0].as_py(), records["offset"][0].as_py()
             held.append(rows)
-            keys.append(sort_keys)
             size += rows.nbytes
-            if size >= most:
-                yield first, self._sorted(held, keys)
-                held, keys, size = [], [], 0
         if held:
-            yield first, self._sorted(held, keys)
+            yield _Group(*first, pa.Table.from_batches(held), is_last=True)
 
-    def _sorted(self, held: list[pa.RecordBatch], keys: list[list[pa.Array]]) -> pa.Table:
-        table = pa.Table.from_batches(held)
-        if self._mode != LATEST:  # every record, as the log has them
-            return table
-        parts = [pa.chunked_array(list(arrays)) for arrays in zip(*keys, strict=True)]
-        by = pa.table(parts, names=[str(number) for number in range(len(parts))])
-        return table.take(pc.sort_indices(by, sort_keys=[(name, "ascending") for name in by.column_names]))
-
-    def _typed(
-        self, file_ranges: Sequence[FileRange]
-    ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch, list[pa.Array]]]:
+    def _typed(self, file_ranges: Sequence[FileRange]) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
         for file_range in file_ranges:
             for batch in read_file_range(self._storage, file_range, _READ):
                 held = batch.filter(is_held(batch, self._mode))
@@ -260,8 +327,7 @@ class _TypedCopy:
                 most = max(1, _SECTION_BYTES // self._table.row_bytes())
                 for start in range(0, held.num_rows, most):
                     for records, decoded in self._decoded(held.slice(start, most)):
-                        rows = self._table.batch(records, file_range.tp, decoded)
-                        yield records, rows, self._table.sort_keys(records, decoded)
+                        yield records, self._table.batch(records, file_range.tp, decoded)
 
     def _decoded(self, records: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, Mapping[str, Decoded]]]:
         """Yields records with their columns: all at once, or by halves if the columns would take too much memory."""
@@ -311,5 +377,8 @@ def _options(bloomed: Sequence[str], rows: int) -> dict[str, Any]:
 
 
 def _file_row(file: ParquetFile, records: int) -> pa.RecordBatch:
-    row = {"path": file.path, "bytes": file.bytes, "sha256": file.sha256, "records": records}
-    return pa.RecordBatch.from_pylist([row], schema=_FILES)
+    return _answer(path=file.path, bytes=file.bytes, sha256=file.sha256, records=records)
+
+
+def _answer(**fields: object) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([fields], schema=_FILES)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -11,6 +11,7 @@ from msgspec import Struct
 from compactor.model.record import TopicPartition
 from compactor.ports import WHOLE, ColumnLayout, Decoded
 from compactor.snapshot.data_files import TABLE, text_column, times_of
+from compactor.snapshot.sections import comparable
 
 KEY: Final = "_key"
 METADATA: Final[dict[str, pa.DataType]] = {
@@ -26,6 +27,8 @@ REST: Final = {"value": "_rest", "key": "_rest_key"}
 _CELL_BYTES: Final = 16
 """Bytes of a decimal, null or not: no other column has more."""
 _BLOOMED: Final = frozenset({pa.binary(), pa.string(), pa.int32(), pa.int64()})
+_PLACE: Final = ("key", "partition", "offset")
+"""The columns of a record by which rows are sorted after the parts of a typed key: no two have the same."""
 _SORTED: Final = (pa.types.is_integer, pa.types.is_string, pa.types.is_date, pa.types.is_timestamp, pa.types.is_binary)
 
 
@@ -45,7 +48,10 @@ class TypedTable(Struct, frozen=True, kw_only=True):
         return pa.schema([*own, *metadata, *(pa.field(REST[side], pa.binary()) for side in self.layouts)])
 
     def batch(self, records: pa.RecordBatch, tp: TopicPartition, decoded: Mapping[str, Decoded]) -> pa.RecordBatch:
-        """Returns the rows of `records` of one partition, of which `decoded` has the columns by side."""
+        """Returns the rows of `records` of one partition, of which `decoded` has the columns by side.
+
+        What they are sorted by are further columns, the last ones.
+        """
         values = decoded.get("value")
         whole = [self._plain(records, "value", tp)] if values is None else values.columns.flatten()
         known = {
@@ -56,14 +62,29 @@ class TypedTable(Struct, frozen=True, kw_only=True):
             KEY: lambda: self._plain(records, "key", tp) if "key" not in decoded else self._keys(decoded["key"]),
         }
         rests = [_rest(records[side], each) for side, each in decoded.items()]
-        arrays = [*whole, *(known[name]() for name in self.metadata), *rests]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        rows = [*whole, *(known[name]() for name in self.metadata), *rests]
+        keys = self._sort_keys(records, decoded)
+        schema = self.schema
+        for number, key in enumerate(keys):
+            schema = schema.append(pa.field(f"\0{number}", key.type))
+        return pa.RecordBatch.from_arrays([*rows, *keys], schema=schema)
 
-    def sort_keys(self, records: pa.RecordBatch, decoded: Mapping[str, Decoded]) -> list[pa.Array]:
-        """Returns what `records` are sorted by: the parts of their keys, if all have an order, else the keys' bytes."""
-        parts = decoded["key"].columns.flatten() if "key" in decoded else []
-        has_order = bool(parts) and all(any(is_kind(part.type) for is_kind in _SORTED) for part in parts)
-        return [*parts, records["key"]] if has_order else [records["key"]]
+    @property
+    def keys(self) -> int:
+        """The number of columns, the last of a batch, by which rows are sorted."""
+        return len(self._key_parts) + len(_PLACE)
+
+    @property
+    def _key_parts(self) -> Sequence[int]:
+        """The parts of typed keys by which rows are sorted, if all have an order, else none."""
+        parts = list(self.layouts["key"].type) if "key" in self.layouts else []
+        has_order = all(any(is_kind(part.type) for is_kind in _SORTED) for part in parts)
+        return range(len(parts)) if has_order else ()
+
+    def _sort_keys(self, records: pa.RecordBatch, decoded: Mapping[str, Decoded]) -> list[pa.Array]:
+        """Returns what `records` are sorted by: the parts of their keys, the keys' bytes, and their places."""
+        parts = [decoded["key"].columns.field(part) for part in self._key_parts]
+        return [comparable(each) for each in (*parts, *(records[name] for name in _PLACE))]
 
     def bloom_paths(self) -> list[str]:
         """Returns the columns of keys that a Bloom filter can be written of."""

@@ -31,18 +31,20 @@ IN_TASKS: Final = frozenset(
         "merge.index",
         "clean.write",
         "clean.index",
+        "snapshot.file",
     }
 )
 """Steps that Spark's Python processes reach if its tasks read and publish; the driver reaches all others."""
 
 ELSEWHERE: Final = (
     *("delete.", "erase.", "rebuild.", "redrive.", "restore."),
-    *("publish.retired", "ingest.admit", "ingest.wait", "ingest.fill", "catalog.replace"),
+    *("publish.retired", "ingest.admit", "ingest.wait", "ingest.fill", "catalog.replace", "snapshot.section", "table."),
 )
 """Prefixes of steps that this scenario's worker does not take: those of `keyfold rebuild` and of a file of another
 catalog (test_rebuild.py), of `keyfold delete`, `erase`, `dlq` and `restore`, of keys with an identity, of records that
-come late, and of values that are filled (e2e/test_delete.py, e2e/test_erase.py, e2e/test_dlq.py, kafka/test_restore.py,
-e2e/test_key_identity.py, test_order.py, test_fill.py)."""
+come late, of values that are filled, and of typed snapshots and tables (e2e/test_delete.py, e2e/test_erase.py,
+e2e/test_dlq.py, kafka/test_restore.py, e2e/test_key_identity.py, test_order.py, test_fill.py,
+spark/test_typed_snapshot.py, unit/connectors/tables/test_with_snapshots.py)."""
 
 IN_A_REBUILD: Final = tuple(step for step in STEPS if step.startswith("rebuild."))
 """Steps of `keyfold rebuild`."""

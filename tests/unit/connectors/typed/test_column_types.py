@@ -230,10 +230,27 @@ def test_files_are_sorted_with_statistics_and_bloom_filters(tmp_path: Path) -> N
         "SELECT bloom_filter_excludes FROM parquet_bloom_probe(?, '_key', '19999x'::BLOB)", [str(taken.files[0])]
     )
     assert probed.fetchall() == [(True,)]
-    small = replace(connector.connector.settings, snapshot_file_bytes=100_000)
-    connector.set(PLAIN, engine=small)
-    connector.fold([row(0, count, b"new", _json(n=-1))])
-    assert len(connector.take().files) > 1
+
+
+def test_all_files_are_sorted_as_a_whole(tmp_path: Path) -> None:
+    """Keys rise from file to file over all partitions, though no more than a section of rows is sorted at once."""
+    connector = TypedConnector(tmp_path, {**PLAIN, "key.converter": "keyfold.Long"}, key=True, partitions=2)
+    count = 40_000
+    keys = [at * 7919 % count - 100 for at in range(count)]
+    parts: list[list[Any]] = [[], []]
+    for at, key in enumerate(keys):
+        part = parts[at % 2]
+        part.append(row(at % 2, len(part), key.to_bytes(8, "big", signed=True), _json(n=key, s=f"{at * at:030d}")))
+    connector.set(
+        {**PLAIN, "key.converter": "keyfold.Long"},
+        engine=replace(connector.connector.settings, snapshot_file_bytes=300_000),
+    )
+    connector.fold([*parts[0], *parts[1]])
+    taken = connector.take()
+    assert taken.table["_key"].to_pylist() == sorted(keys) == taken.table["n"].to_pylist()
+    assert len(taken.files) > 2
+    assert {path.name for path in taken.files[0].parent.iterdir()} == {path.name for path in taken.files}
+    assert taken.manifest.records == count
 
 
 def test_every_record_is_kept_in_its_order(tmp_path: Path) -> None:
