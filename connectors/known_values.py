@@ -36,6 +36,7 @@ from compactor.secret_forms import (
     without_spans,
 )
 from connectors.credentials import BRACES, is_no_word, items_in, secrets_in
+from connectors.issued_secrets import issued_secrets
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -214,8 +215,7 @@ class KnownValues:
         """Yields what is hidden everywhere and stands in `text`, with what is shown in its place."""
         for over_rest in self._indexes:
             yield from self._index(over_rest=over_rest).spans(text)
-        if self._beneath is not None:
-            yield from self._beneath.spans(text)
+        yield from (self._beneath or issued_secrets).spans(text)
 
     def _index(self, *, over_rest: bool) -> SecretIndex:
         index = self._indexes[over_rest]

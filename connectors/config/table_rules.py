@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from compactor.storage.locations import is_local
+from connectors.class_names import names_code
 from connectors.config.errors import Fault
 
 CATALOG: Final = "iceberg.db"
@@ -15,7 +16,7 @@ CATALOG: Final = "iceberg.db"
 def catalog_faults(properties: Mapping[str, str]) -> Iterator[Fault]:
     """Yields the faults of `iceberg.catalog.*`: properties by which pyiceberg runs a class that the file names."""
     for name in properties:
-        if name.startswith("py-") or name.endswith(("-impl", ".impl")):
+        if names_code(name):
             yield Fault(name, "is not allowed: it names code to run. Set iceberg.catalog.type.")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from compactor.errors import SnapshotError
@@ -62,9 +63,10 @@ def _delta(connector: ConnectorConfig, place: Storage) -> Callable[[TableVersion
 def _iceberg(connector: ConnectorConfig, place: Storage) -> Callable[[TableVersion], TableFiles]:
     def table(version: TableVersion) -> TableFiles:
         try:
-            from pyiceberg.catalog import load_catalog
+            from pyiceberg.catalog import AVAILABLE_CATALOGS, CatalogType, load_catalog
 
             from connectors.tables.iceberg import IcebergFiles
+            from connectors.tables.rest_catalog import BoundedRestCatalog
         except ImportError as error:
             raise _not_installed(connector, error) from error
         properties, location = _properties(connector), None
@@ -72,6 +74,7 @@ def _iceberg(connector: ConnectorConfig, place: Storage) -> Callable[[TableVersi
             address = f"sqlite:///{place.location}/{CATALOG}?timeout={_LOCKED_S}"
             properties = {"type": "sql", "uri": address, "warehouse": place.url("")}
             location = place.url(f"{version.connector}/{version.topic}/iceberg")
+        AVAILABLE_CATALOGS[CatalogType.REST] = partial(BoundedRestCatalog, is_secret)
         catalog = load_catalog("keyfold", **properties)
         return IcebergFiles(catalog, identifier_of(connector, version.topic), location, version.connector)
 

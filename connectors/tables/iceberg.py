@@ -23,6 +23,7 @@ from pyiceberg.table import FileScanTask, Table, Transaction, WriteTask
 from pyiceberg.table.update import AssertTableUUID
 
 from compactor.errors import SnapshotError
+from connectors.class_names import names_code
 from connectors.tables.columns import ICEBERG, TableFormat, names_in
 from connectors.tables.positions import PLACE
 from connectors.tables.table_files import TableChange, TableConflictError, TableFile, TableHead
@@ -33,6 +34,8 @@ MADE_WITH: Final = {
     "write.metadata.previous-versions-max": "20",
 }
 """Properties of a new table. All engines read version 2; of the files of metadata the newest ones stay."""
+
+_NO_CODE: Final = "It names code, which keyfold does not run. Remove it, or set another snapshot.table.name."
 
 
 class IcebergFiles:
@@ -125,6 +128,9 @@ class _IcebergChange:
     """The next version of an Iceberg table."""
 
     def __init__(self, catalog: Catalog, table: Table) -> None:
+        coded = next(filter(names_code, table.properties), None)
+        if coded is not None:
+            raise SnapshotError(f"The Iceberg table {'.'.join(table.name())} has the property {coded}.", _NO_CODE)
         self._catalog = catalog
         self._table = table
         self._transaction = Transaction(table, autocommit=False)

@@ -19,6 +19,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 import structlog
+from pydantic_core import ValidationError
 
 from compactor.errors import KeyfoldError, SnapshotError
 from compactor.failpoints import hit
@@ -43,6 +44,8 @@ _LONGEST: Final = 64 << 10
 """The longest error (characters) that is searched for secrets, which takes some 30 ms; a longer one is not quoted."""
 _SHOWN: Final = 500
 """Characters of an error that are quoted."""
+_NAMED: Final = 3
+"""Faults of an answer that are named."""
 
 
 class TopicTables:
@@ -90,12 +93,10 @@ class TopicTables:
             raise SnapshotError(error.message, error.action) from error
         except KeyfoldError:
             raise
+        except ValidationError as error:
+            raise _failure(version, failed, error) from None  # it quotes what is not to be shown
         except Exception as error:
-            raise SnapshotError(
-                f"Connector {version.connector}: the table of topic {version.topic} {failed}: "
-                f"{type(error).__name__}: {_shown(error)}.",
-                "It is tried again. If that lasts, see whether the table's catalog and files can be reached.",
-            ) from error
+            raise _failure(version, failed, error) from error
 
     def _commit(self, version: TableVersion, calls: Calls) -> None:
         with calls.counted():
@@ -235,10 +236,24 @@ def _shown(error: Exception) -> str:
     Secrets are hidden here, as commands that show this text later know no value of a placeholder; and in the whole
     text, as half of one is not recognised.
     """
-    text = str(error)
+    text = _without_input(error) if isinstance(error, ValidationError) else str(error)
     if len(text) > _LONGEST:
         return f"a text of {len(text)} characters (not shown)"
     return without_credentials(hide_all(text))[:_SHOWN]
+
+
+def _failure(version: TableVersion, failed: str, error: Exception) -> SnapshotError:
+    return SnapshotError(
+        f"Connector {version.connector}: the table of topic {version.topic} {failed}: "
+        f"{type(error).__name__}: {_shown(error)}.",
+        "It is tried again. If that lasts, see whether the table's catalog and files can be reached.",
+    )
+
+
+def _without_input(error: ValidationError) -> str:
+    """Returns what is wrong in an answer, without the pieces of it that pydantic quotes: each may be half a secret."""
+    told = error.errors(include_url=False, include_context=False, include_input=False)[:_NAMED]
+    return "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in told)
 
 
 def _needs_places(version: TableVersion) -> SnapshotError:

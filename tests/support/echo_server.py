@@ -39,7 +39,7 @@ def echo_server(answer: Answer) -> Iterator[str]:
 def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
     """Gives the URL of a server that answers by `handler` during the block."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = Thread(target=server.serve_forever, daemon=True)
+    thread = Thread(target=server.serve_forever, args=(0.02,), daemon=True)  # how often it looks for its end
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"
