@@ -19,6 +19,7 @@ from compactor.storage.base import Storage
 from connectors.bootstrap.records import TableRecord, comparable
 from connectors.errors import BootstrapError
 from connectors.snapshot_folder import newest_in
+from connectors.typed.plain_values import listed, value_of
 
 _OPEN_AHEAD: Final = 256
 """Files that are opened before the first record is handed out: a file of a folder that is open can be read to its end,
@@ -129,29 +130,30 @@ class RecordColumns:
     def plain(self, data: pa.RecordBatch) -> pa.RecordBatch:
         """Returns `data` as records have it: text of keys and values as bytes, the record's time in ms.
 
-        Times in ns become whole numbers, as Python has no type for them.
+        Times in ns become whole numbers, as Python has no type for them (and `listed` makes some of others).
         """
         return data.cast(pa.schema([field.with_type(self._plain_type(field)) for field in data.schema]))
 
     def record(self, columns: Mapping[str, pa.Array], row: int) -> TableRecord:
         """Makes the record of a row of the columns of a batch that `plain` has returned."""
-        return self._record({name: column[row].as_py() for name, column in columns.items()})
+        return self._record({name: value_of(column[row]) for name, column in columns.items()})
 
     def keys(self, batch: pa.RecordBatch) -> list[Any]:
         """Returns what the keys of a batch that `plain` has returned are looked up by (`records.comparable`)."""
         keys = batch.column(self.key)
         if self.has_raw_keys:
             return keys.to_pylist()
-        listed = list(map(comparable, keys.to_pylist())) if _may_differ(keys.type) else keys.to_pylist()
+        own = listed(keys)
+        own = list(map(comparable, own)) if _may_differ(keys.type) else own
         unplaced = batch.column(REST["key"])
         if unplaced.null_count == len(unplaced):
-            return listed
+            return own
         rest = unplaced.to_pylist()
-        return [key if raw is None else raw for key, raw in zip(listed, rest, strict=True)]
+        return [key if raw is None else raw for key, raw in zip(own, rest, strict=True)]
 
     def records(self, batch: pa.RecordBatch) -> Iterator[TableRecord]:
         """Yields the records of a batch that `plain` has returned."""
-        return map(self._record, batch.to_pylist())
+        return map(self._record, listed(batch.to_struct_array()))
 
     def _record(self, values: dict[str, Any]) -> TableRecord:
         own = {name: values.pop(f"{self._prefix}{name}", None) for name in _OWN}

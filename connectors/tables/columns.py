@@ -6,10 +6,11 @@ table keeps its columns: those of the next snapshot are united with them by name
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from connectors.data.column_paths import has_dot, paths
 
@@ -23,6 +24,10 @@ class TableFormat(NamedTuple):
 
 _WHOLE: Final = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 _FLOATS: Final = (pa.float32(), pa.float64())
+_MICROS: Final = (pa.timestamp("us"), pa.timestamp("us", "UTC"))
+_DAY_US: Final = 86_400_000_000
+_DAYS: Final = (-719_162, 2_932_897)
+"""Days from 1970 to the first of year 1, and to the first of year 10000."""
 
 
 def _delta_leaf(kind: pa.DataType) -> pa.DataType:
@@ -105,6 +110,28 @@ def rows_of(table: pa.Table, schema: pa.Schema) -> pa.Table:
         for field in schema
     ]
     return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def far_times(table: pa.Table) -> Iterator[str]:
+    """Yields the path of each date or timestamp, in structs too, that has values outside of years 1 to 9999.
+
+    Python has none of these, PostgreSQL's `infinity` among them.
+    """
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        for chunk in column.chunks:
+            yield from _far_times(name, chunk)
+
+
+def _far_times(path: str, values: pa.Array) -> Iterator[str]:
+    kind = values.type
+    if pa.types.is_struct(kind):
+        for field, part in zip(kind, values.flatten(), strict=True):
+            yield from _far_times(f"{path}.{field.name}", part)
+    elif pa.types.is_date32(kind) or kind in _MICROS:
+        a_day = 1 if pa.types.is_date32(kind) else _DAY_US
+        bounds = pc.min_max(values.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64())).as_py()
+        if bounds["min"] is not None and not _DAYS[0] * a_day <= bounds["min"] <= bounds["max"] < _DAYS[1] * a_day:
+            yield path
 
 
 def _in_micros(kind: pa.DataType) -> pa.DataType:

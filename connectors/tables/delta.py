@@ -36,6 +36,8 @@ _OWN_FILE: Final = re.compile(r"part-\d{8}T\d{6}Z-[0-9A-Za-z]+-[0-9a-f]{16}\.par
 """What `write` names a file: by a snapshot's id."""
 _ENTRY: Final = re.compile(r"_delta_log/(\d{20})\.")
 """An entry of the log, its checksum or a checkpoint, of this version."""
+_PLAIN: Final = frozenset({"NONE", "INT", "STRING"})
+"""Parquet's types that may have statistics. Others are not made Python's: a date beyond year 9999 cannot be."""
 _LONGEST: Final = 32
 """Characters of a text in the statistics."""
 
@@ -240,7 +242,8 @@ def _statistics(metadata: Any) -> dict[str, Any]:
         if "." in name or not all(chunk is not None and chunk.has_null_count for chunk in each):
             continue
         stats["nullCount"][name] = sum(chunk.null_count for chunk in each)
-        if all(chunk.has_min_max and _is_shown(chunk.min) and _is_shown(chunk.max) for chunk in each):
+        is_plain = all(chunk.logical_type.type in _PLAIN and chunk.has_min_max for chunk in each)
+        if is_plain and all(_is_shown(chunk.min) and _is_shown(chunk.max) for chunk in each):
             stats["minValues"][name] = min(chunk.min for chunk in each)
             stats["maxValues"][name] = max(chunk.max for chunk in each)
     return stats

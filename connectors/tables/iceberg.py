@@ -24,7 +24,7 @@ from pyiceberg.table.update import AssertTableUUID
 
 from compactor.errors import SnapshotError
 from connectors.class_names import names_code
-from connectors.tables.columns import ICEBERG, TableFormat, names_in
+from connectors.tables.columns import ICEBERG, TableFormat, far_times, names_in
 from connectors.tables.positions import PLACE
 from connectors.tables.table_files import TableChange, TableConflictError, TableFile, TableHead
 
@@ -34,6 +34,8 @@ MADE_WITH: Final = {
     "write.metadata.previous-versions-max": "20",
 }
 """Properties of a new table. All engines read version 2; of the files of metadata the newest ones stay."""
+_BOUNDS_OF: Final = "write.metadata.metrics.column."
+"""Which statistics a file gets of a column: pyiceberg makes Python's values of bounds, or fails."""
 
 _NO_CODE: Final = "It names code, which keyfold does not run. Remove it, or set another snapshot.table.name."
 
@@ -149,6 +151,8 @@ class _IcebergChange:
     def write(self, rows: pa.Table) -> None:
         """Writes a file."""
         metadata = self._transaction.table_metadata
+        if unbounded := dict.fromkeys((f"{_BOUNDS_OF}{path}" for path in far_times(rows)), "counts"):
+            metadata = metadata.model_copy(update={"properties": {**metadata.properties, **unbounded}})
         task = WriteTask(uuid.uuid4(), 0, metadata.schema(), rows.to_batches())
         written = list(write_file(self._table.io, metadata, iter([task])))
         with self._lock:

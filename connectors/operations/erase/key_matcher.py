@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from connectors.chain.key_identity import JSON, JsonKeyIdentity, compared
-from connectors.operations.erase.receipt import ErasedKey, canonical_key, comparable, hashed
+from connectors.operations.erase.receipt import ErasedKey, canonical_key, hashed
 from connectors.typed.arrow_types import parts_of
+from connectors.typed.plain_values import comparable
 from connectors.typed.unite import source_of
 
 NONE: Final = -1

@@ -16,10 +16,10 @@ from msgspec import Struct
 
 from compactor.decode_errors import UNDECODABLE, why
 from compactor.errors import ForeignContentError, MissingFileError
-from compactor.ports import WHOLE
 from compactor.storage.base import Storage
 from compactor.storage.limits import LARGE_BYTES
 from connectors.errors import UsageError
+from connectors.typed.plain_values import comparable
 
 FOLDER: Final = "erasures"
 """In the connector's folder: a receipt a file, none of which is ever removed by keyfold but with the connector."""
@@ -154,22 +154,6 @@ def canonical_key(key: bytes) -> bytes | None:
 
 _NUMBER_BYTES: Final = frozenset({2, 4, 8})
 """Bytes of the numbers that keyfold.Short, Integer, Long, Float and Double write."""
-
-
-def comparable(said: Any) -> Any:
-    """Returns a key without what a typed column cannot tell: fields that are null, and an object around `value` alone.
-
-    A column has a null for a field that a key lacks, and a key that is no object as its field `value`.
-    """
-    told = _told(said)
-    return told[WHOLE] if isinstance(told, dict) and told.keys() == {WHOLE} else told
-
-
-def _told(said: Any) -> Any:
-    """Returns `said` without fields that are null; what has nothing in it becomes text, as it may be in a column."""
-    if isinstance(said, dict):
-        return {name: _told(part) for name, part in said.items() if part is not None} or "{}"
-    return ([_told(part) for part in said] or "[]") if isinstance(said, list) else said
 
 
 def hashed(salt: bytes, key: bytes) -> str:

@@ -27,6 +27,7 @@ from compactor.snapshot.manifest import Manifest
 from compactor.storage.spill_file import SpillFile
 from connectors.errors import UsageError
 from connectors.snapshot_folder import SnapshotFolder
+from connectors.typed.plain_values import comparable, listed, told_of
 
 ADDED: Final = "added"
 CHANGED: Final = "changed"
@@ -168,13 +169,13 @@ def _has_one(said: Manifest) -> bool:
 
 
 def _key_bytes(keys: pa.Array) -> pa.Array:
-    """Returns keys as bytes: text in UTF-8, other types as JSON."""
+    """Returns keys as bytes: text in UTF-8, other types as JSON, without fields that only other keys have."""
     if pa.types.is_binary(keys.type):
         return keys
     if pa.types.is_string(keys.type):
         return keys.cast(pa.binary())
-    encoder = msgspec.json.Encoder(enc_hook=str, decimal_format="string")
-    return pa.array([encoder.encode(key) for key in keys.to_pylist()], pa.binary())
+    encoder = msgspec.json.Encoder(enc_hook=str, decimal_format="string", order="sorted")
+    return pa.array([encoder.encode(comparable(key)) for key in listed(keys)], pa.binary())
 
 
 def _deal(rows: Iterable[pa.Table], count: int, stack: ExitStack) -> list[SpillFile | None]:
@@ -237,7 +238,8 @@ def _differs(old: pa.Array, new: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]
         if pa.types.is_floating(old.type) and pa.types.is_floating(new.type):
             unequal = pc.and_(unequal, pc.invert(pc.and_(pc.is_nan(old), pc.is_nan(new))))
     except pa.ArrowException:  # of types that Arrow does not compare, nested ones among them
-        return np.array([a != b for a, b in zip(old.to_pylist(), new.to_pylist(), strict=True)], bool)
+        pairs = zip(listed(old), listed(new), strict=True)
+        return np.array([told_of(a) != told_of(b) for a, b in pairs], bool)
     one_is_null = pc.xor(pc.is_valid(old), pc.is_valid(new))
     return pc.or_(pc.fill_null(unequal, False), one_is_null).to_numpy(zero_copy_only=False)  # noqa: FBT003  # its name
 

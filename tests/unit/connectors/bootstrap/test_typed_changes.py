@@ -42,6 +42,13 @@ VALUE = {
         {"name": "either", "type": ["null", "string", "long"]},
     ],
 }  # fmt: skip
+AT = {
+    "type": "struct",
+    "field": "in",
+    "fields": [{"type": "int64", "field": "at", "name": "io.debezium.time.MicroTimestamp"}],
+}
+DAY = {"type": "struct", "fields": [{"type": "int32", "field": "day", "name": "io.debezium.time.Date"}, AT]}
+"""Of which PostgreSQL's `infinity` is beyond what Python has."""
 
 
 def _order(number: int) -> dict[str, Any]:
@@ -100,11 +107,16 @@ def _cases(registry: Registry) -> dict[str, tuple[dict[str, str], list[tuple[byt
              "value.converter.schema.content": schema},
             [(b"k%d" % n, b'{"n":%d,"d":"BOI="}' % n) for n in range(3)],
         ),
+        "infinity": (
+            {"key.converter": "keyfold.Json", "key.converter.schema.content": json.dumps(DAY), **JSON,
+             "value.converter.schemas.enable": "true", "value.converter.schema.content": json.dumps(DAY)},
+            [(b'{"day":%d,"in":{"at":%d}}' % pair,) * 2 for pair in ((2**31 - 1, 2**63 - 1), (0, 0), (-(2**31), 1))],
+        ),
         "numbers": ({"key.converter": "keyfold.Double", **JSON}, [(bytes([0x7F, 0xF8, *[0] * 6]), b'{"n":1}')]),
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", ["avro", "json", "text", "numbers"])
+@pytest.mark.parametrize("case", ["avro", "json", "text", "infinity", "numbers"])
 def test_a_change_has_the_key_and_fields_of_the_same_record_in_a_snapshot(
     tmp_path: Path,
     registry: Registry,
