@@ -48,10 +48,18 @@ class TypedTable(Struct, frozen=True, kw_only=True):
         return pa.schema([*own, *metadata, *(pa.field(REST[side], pa.binary()) for side in self.layouts)])
 
     def batch(self, records: pa.RecordBatch, tp: TopicPartition, decoded: Mapping[str, Decoded]) -> pa.RecordBatch:
-        """Returns the rows of `records` of one partition, of which `decoded` has the columns by side.
+        """Returns the rows of `records` of one partition; what they are sorted by are further columns, the last ones.
 
-        What they are sorted by are further columns, the last ones.
+        `decoded` is as in `rows`.
         """
+        rows, keys = self.rows(records, tp, decoded), self._sort_keys(records, decoded)
+        schema = rows.schema
+        for number, key in enumerate(keys):
+            schema = schema.append(pa.field(f"\0{number}", key.type))
+        return pa.RecordBatch.from_arrays([*rows.columns, *keys], schema=schema)
+
+    def rows(self, records: pa.RecordBatch, tp: TopicPartition, decoded: Mapping[str, Decoded]) -> pa.RecordBatch:
+        """Returns the rows of `records` of one partition, of which `decoded` has the columns by side."""
         values = decoded.get("value")
         whole = [self._plain(records, "value", tp)] if values is None else values.columns.flatten()
         known = {
@@ -62,12 +70,8 @@ class TypedTable(Struct, frozen=True, kw_only=True):
             KEY: lambda: self._plain(records, "key", tp) if "key" not in decoded else self._keys(decoded["key"]),
         }
         rests = [_rest(records[side], each) for side, each in decoded.items()]
-        rows = [*whole, *(known[name]() for name in self.metadata), *rests]
-        keys = self._sort_keys(records, decoded)
-        schema = self.schema
-        for number, key in enumerate(keys):
-            schema = schema.append(pa.field(f"\0{number}", key.type))
-        return pa.RecordBatch.from_arrays([*rows, *keys], schema=schema)
+        arrays = [*whole, *(known[name]() for name in self.metadata), *rests]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     @property
     def keys(self) -> int:

@@ -107,7 +107,7 @@ class TypedChanges:
     def _with_columns(
         self, changes: Sequence[Change], batch: pa.RecordBatch, decoded: Mapping[str, Decoded]
     ) -> list[Change]:
-        rows = self._table.batch(batch, TopicPartition("", 0), decoded)
+        rows = self._table.rows(batch, TopicPartition("", 0), decoded)
         records = self._records.records(self._records.plain(rows))
         return [
             replace(
