@@ -28,7 +28,6 @@ from compactor.errors import (
     PublishInterruptedError,
     StoppedError,
     TopicGoneError,
-    TruncatedError,
 )
 from compactor.failpoints import hit
 from compactor.ingest import ingest
@@ -36,7 +35,7 @@ from compactor.ingest.admission import without_late
 from compactor.ingest.appends import Batch, appends, unknown_partitions
 from compactor.ingest.filling import with_filled
 from compactor.ingest.rejected import rejected_topics, without_topics
-from compactor.ingest.truncates import last_truncates, of_several_partitions
+from compactor.ingest.truncates import pending, without_applied
 from compactor.ingest.waiting import WaitingRecords
 from compactor.metrics import ClockWarnings
 from compactor.model.actions import AnyAction, CloseTopic, ReopenTopic
@@ -227,6 +226,8 @@ class Engine:
         if not self._settings.sets_topics_aside:
             self._without_rejected(batch, now_ms)  # before topics are added that only a refused batch has
         self._admit(batch, now_ms)
+        if self._settings.applies_truncates:
+            batch = without_applied(self._catalog.state, batch)
         ready = self._without_waiting(batch, now_ms, pinned)
         sound = self._without_truncated(self._without_rejected(ready, now_ms), now_ms)
         admitted = self._filled(self._without_late(sound, now_ms), now_ms, paused)
@@ -408,24 +409,17 @@ class Engine:
     def _without_truncated(self, batch: Batch, now_ms: int) -> Batch:
         """Returns `batch` without the topics of which a truncate cannot be applied; the others have none.
 
-        Raises TruncatedError for those that can be: their logs have to begin again after the truncate. Otherwise
+        Raises TruncatedError for those that can be: their logs have to begin again. Otherwise
         RejectedRecordError if such a record stops the connector.
         """
         if not self._settings.applies_truncates:
             return batch
-        state = self._catalog.state
-        offsets = last_truncates(state, batch)
-        refused = of_several_partitions(state, offsets)
+        truncates = pending(self._catalog.state, batch)
         if not self._settings.tolerate_rejected:
-            self._set_aside(refused, now_ms)
-            batch = without_topics(batch, refused)
-        if applied := {tp: offset for tp, offset in offsets.items() if tp.topic not in refused}:
-            where = ", ".join(f"{tp} at offset {offset}" for tp, offset in sorted(applied.items())[:3])
-            raise TruncatedError(
-                f"Connector {state.connector}: tables were truncated: {where}.",
-                "Their keys get tombstones; nothing has to be done.",
-                applied,
-            )
+            self._set_aside(truncates.refused, now_ms)
+            batch = without_topics(batch, truncates.refused)
+        if error := truncates.error(self._settings.connector):
+            raise error
         return batch
 
     def _set_aside(self, errors: Mapping[str, KeyfoldError], now_ms: int) -> None:

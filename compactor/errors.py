@@ -213,14 +213,22 @@ class PortionTooLargeError(IngestError):
 class TruncatedError(IngestError):
     """Tables of the source were emptied: what is kept of their topics has to go before more of them is taken.
 
-    `offsets`: by topic and partition, that of the last record that says so.
+    `offsets`: by topic and partition, that of the last record that says so. `fences`: by topic, what such records have
+    left of it by the connector's order (`model.fence`).
     """
 
     retriable = True
 
-    def __init__(self, message: str, action: str = "", offsets: Mapping[Any, int] = MappingProxyType({})) -> None:
+    def __init__(
+        self,
+        message: str,
+        action: str = "",
+        offsets: Mapping[Any, int] = MappingProxyType({}),
+        fences: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
         super().__init__(message, action)
         self.offsets = offsets
+        self.fences = fences
 
 
 class FoldError(KeyfoldError):

@@ -39,6 +39,7 @@ STEPS: Final[dict[str, str]] = {
     "takeover.fence": "T2 the stored transactional ids are initialised, positions are not read yet",
     "generation.read": "G1 positions, source and outputs are read for a change of offsets",
     "generation.write": "G2 a file of tombstones is complete, and nothing names it yet",
+    "generation.carry": "G2 a file of records that outlive a truncate is complete, and nothing names it yet",
     "generation.before-commit": "G3 all tombstones are written, the catalog commit has not begun",
     "generation.after-commit": "G3 the catalog has the change, the group holds the old positions",
     "generation.position": "G4 the group holds the new positions",

@@ -22,7 +22,17 @@ from compactor.errors import (
     KeyfoldError,
     StorageError,
 )
-from compactor.model.actions import AnyAction, BeginGeneration, Refill, RenewTopic, Reorder, Rescope, RestoreLog, Skip
+from compactor.model.actions import (
+    AnyAction,
+    BeginGeneration,
+    Refill,
+    RenewTopic,
+    Reorder,
+    Rescope,
+    RestoreLog,
+    SetFence,
+    Skip,
+)
 from compactor.model.state import CatalogState, apply
 from compactor.storage.base import FileInfo, Storage
 from compactor.storage.limits import MOST_BYTES
@@ -182,7 +192,7 @@ def _is_number(text: str) -> bool:
 
 def format_of(actions: Iterable[AnyAction]) -> int:
     """Returns the format of a commit of `actions`: the oldest that a reader has to know."""
-    kinds = BeginGeneration | RenewTopic | Reorder | Refill | Rescope | RestoreLog | Skip
+    kinds = BeginGeneration | RenewTopic | Reorder | Refill | Rescope | RestoreLog | SetFence | Skip
     later = any(isinstance(action, kinds) for action in actions)
     return FORMAT_OF_GENERATIONS if later else FORMAT
 

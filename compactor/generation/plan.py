@@ -7,18 +7,21 @@ to a start of the source that lies above the position     the same if the loss i
 anywhere, source or output recreated, or the source cut   a new generation of all logs of the topic
 anywhere, the output still holds the generation before    a new generation: a gap would keep those records
 with compaction.scope=topic                               a new generation of all logs of the topic, or nothing
+after a truncate by the order (`fences`)                  a new generation of all logs of the topic, each at its own end
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Final
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from compactor.errors import OffsetChangeError
-from compactor.model.actions import AnyAction, BeginGeneration, Refill, RenewTopic, Reorder, Rescope, Skip
+from compactor.model.actions import AnyAction, BeginGeneration, Refill, RenewTopic, Reorder, Rescope, SetFence, Skip
+from compactor.model.fence import Fence
 from compactor.model.log import Gap, Generation, PartitionLog, Run, first_end_of, generation_of, lost_by
 from compactor.model.record import TopicPartition
 from compactor.model.state import NO_FILL, OF_TOPIC, CatalogState, Topic
@@ -30,7 +33,7 @@ class OffsetChange(Struct, frozen=True, kw_only=True):
     `anew`: a generation begins even if a log stands there already. `accepts_loss`: it begins even if the source no
     longer has records that the earlier generation began with. `order`, `scope` and `fill` are what the connector's file
     says of them; None: what the catalog has. `since_ms`: in place of the source's start, the first record of this time
-    or a later one.
+    or a later one. `fences`: what truncates have left of topics, of which `offsets` has all logs, each with its end.
     """
 
     offsets: Mapping[TopicPartition, int | None]
@@ -40,6 +43,7 @@ class OffsetChange(Struct, frozen=True, kw_only=True):
     scope: str | None = None
     fill: str | None = None
     since_ms: int | None = None
+    fences: Mapping[str, Fence] = {}
 
 
 class FoundTopic(Struct, frozen=True):
@@ -82,11 +86,17 @@ class ChangePlan(Struct, frozen=True, kw_only=True):
     generations: Mapping[TopicPartition, Generation] = {}
     lost: Mapping[TopicPartition, Gap] = {}
     """What was not published below the generations that begin, and is given up."""
+    fences: tuple[SetFence, ...] = ()
 
     @property
     def partitions(self) -> tuple[TopicPartition, ...]:
         """The partitions that change, sorted."""
         return tuple(sorted({*(skip.tp for skip in self.skips), *self.generations}))
+
+    def carrying(self, carried: Mapping[TopicPartition, Run]) -> ChangePlan:
+        """Returns the plan with each generation that begins with what its log keeps, `carried`, from there on."""
+        starts = {tp: replace(self.generations[tp], start=run.start) for tp, run in carried.items()}
+        return replace(self, generations={**self.generations, **starts})
 
     def above(self, newest: Mapping[TopicPartition, int]) -> ChangePlan:
         """Returns the plan with each generation numbered above the `newest` of its partition.
@@ -119,14 +129,15 @@ def plan_change(
         recreated = ids.is_cut or (topic.topic_id, topic.output_id) != (ids.topic_id, ids.output_id)
         if recreated:
             _check_whole_topic(state, change, topic)
-        to = reported.start if offset is None else _within(state, tp, offset, reported)
+        is_fenced = tp.topic in change.fences
+        to = reported.start if offset is None else offset if is_fenced else _within(state, tp, offset, reported)
         if topic.closed is not None or recreated:
             renewed[tp.topic] = RenewTopic(topic=tp.topic, topic_id=ids.topic_id, output_id=ids.output_id)
         if not recreated and _is_gap(log, offset, reported, change):
             _check_nothing_is_sent(state, log, reported)
             skips.append(Skip(topic=tp.topic, partition=tp.partition, end=to))
         elif recreated or change.anew or not _stands_at(log, to, reported):
-            if topic.topic_id == ids.topic_id:
+            if topic.topic_id == ids.topic_id and not is_fenced:
                 _check_loss(state, log, to, reported, change)
                 lost |= _lost(log, to, reported)
             generations[tp] = Generation(
@@ -145,14 +156,35 @@ def plan_change(
         skips=tuple(skips),
         generations=generations,
         lost=lost,
+        fences=tuple(_new_fences(state, change, generations)),
     )
 
 
-def actions_of(plan: ChangePlan, leads: Mapping[TopicPartition, Run]) -> Iterator[AnyAction]:
-    """Yields the actions of `plan`; `leads` are the tombstones that a generation begins with (`tombstones.py`)."""
+def _new_fences(
+    state: CatalogState, change: OffsetChange, generations: Mapping[TopicPartition, Generation]
+) -> Iterator[SetFence]:
+    """Yields the fences that are asked for. A topic of which all logs are read again has none: its truncates come, too.
+
+    So does one that goes on under another order, or that an operator wants to get rid of a fence of.
+    """
+    yield from (SetFence(topic=topic, fence=fence) for topic, fence in change.fences.items())
+    for name in sorted({tp.topic for tp in generations} - change.fences.keys()):
+        is_whole = all(log.tp in generations for log in state.logs_of(name))
+        if is_whole and state.topics[name].fence is not UNSET:
+            yield SetFence(topic=name, fence=None)
+
+
+def actions_of(
+    plan: ChangePlan, leads: Mapping[TopicPartition, Run], carried: Mapping[TopicPartition, Run] = MappingProxyType({})
+) -> Iterator[AnyAction]:
+    """Yields the actions of `plan`; `leads` are the tombstones that a generation begins with (`tombstones.py`).
+
+    `carried` is what its log keeps (`carried.py`).
+    """
     yield from plan.rules
     yield from plan.renewed
     yield from plan.skips
+    yield from plan.fences
     for tp, generation in plan.generations.items():
         lead = leads.get(tp)
         yield BeginGeneration(
@@ -162,6 +194,7 @@ def actions_of(plan: ChangePlan, leads: Mapping[TopicPartition, Run]) -> Iterato
             # Between its last tombstone and the start of the generation the log has nothing.
             lead=None if lead is None else replace(lead, end=generation.start),
             gap=plan.lost.get(tp),
+            carried=carried.get(tp, UNSET),
         )
 
 

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import UNSET
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
@@ -23,6 +24,7 @@ from compactor.failpoints import hit
 from compactor.ingest.appends import Batch
 from compactor.ingest.kept_records import Brought, with_kept
 from compactor.ingest.rewrite import Offsets, count_within, parts_by_log, rewritten
+from compactor.model.fence import are_before
 from compactor.model.key_hash import hashes_of
 from compactor.model.log import PartitionLog
 from compactor.model.order import FIELD, are_bare, columns_of, ordered, values_of
@@ -71,7 +73,7 @@ def without_late(storage: Storage, state: CatalogState, batch: Batch, target: Ru
         return batch
     logs = state.by_partition()
     decided = {
-        tp: _decided(storage, logs[tp], parts, state.record_order, [read for read in batch.ranges if read.tp == tp])
+        tp: _decided(storage, logs[tp], parts, state, [read for read in batch.ranges if read.tp == tp])
         for tp, parts in parts_by_log(batch.parts).items()
         if tp in logs
     }
@@ -82,13 +84,14 @@ def without_late(storage: Storage, state: CatalogState, batch: Batch, target: Ru
 
 
 def _decided(
-    storage: Storage, log: PartitionLog, parts: Sequence[FileStats], order: str, ranges: Sequence[RangeRead]
+    storage: Storage, log: PartitionLog, parts: Sequence[FileStats], state: CatalogState, ranges: Sequence[RangeRead]
 ) -> Decided:
     """Decides about the records of `parts`, which `ranges` are of.
 
     Of each record no more is held than this: its offset, its value, what is kept of its key, and 128 bits of its key.
     No producer knows the secrets of these hashes, so no two keys have the same.
     """
+    order, fence = state.record_order, state.topics[log.topic].fence
     known = (secrets.token_hex(8), secrets.token_hex(8))
     hashes: list[list[NDArray[np.uint64]]] = [[], []]
     offsets, values, kept, bare = [], [], [], []
@@ -98,8 +101,13 @@ def _decided(
         for secret, held in zip(known, hashes, strict=True):
             held.append(hashes_of(keys, pa.array(np.zeros(len(keys), np.int32)), secret=secret))
         offsets.append(brought.records["offset"].to_numpy())
-        values.append(values_of(brought.records, order))
-        kept.append(values_of(brought.kept, order).take(brought.places()))
+        own, held_values = values_of(brought.records, order), values_of(brought.kept, order).take(brought.places())
+        if fence is not UNSET:  # a truncate is a record of every key, and what it supersedes has no value
+            goes = are_before(fence, log.partition, brought.records["offset"], own)
+            own = pc.if_else(goes, pa.scalar(None, own.type), own)
+            held_values = pc.max_element_wise(held_values, pa.scalar(fence.value, own.type))
+        values.append(own)
+        kept.append(held_values)
         bare.append(are_bare(brought.records, order))
         if order.startswith(FIELD):
             ends |= _ends(brought, [read.hi for read in ranges])

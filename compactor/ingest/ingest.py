@@ -40,8 +40,7 @@ _TEXT: Final = pa.field("error", pa.string())
 _BYTES_READ: Final = pa.field("bytes_read", pa.int64())
 _RANGE: Final = ("topic_id", "lo", "hi", "start")
 _FILTERED: Final = record.RANGE.field("filtered")
-_TRUNCATES: Final = record.RANGE.field("truncates")
-_LAST_TRUNCATE: Final = record.RANGE.field("last_truncate")
+_TRUNCATES: Final = ("truncates", "last_truncate", "truncate_order", "truncate_at")
 
 WRITTEN: Final = pa.schema(
     [
@@ -51,8 +50,7 @@ WRITTEN: Final = pa.schema(
         *(record.RANGE.field(name) for name in _RANGE),
         SUPERSEDED,
         _FILTERED,
-        _TRUNCATES,
-        _LAST_TRUNCATE,
+        *(record.RANGE.field(name) for name in _TRUNCATES),
         _BYTES_READ,
         *file_stats.FILE_STATS,
     ]
@@ -165,5 +163,5 @@ def _rows(rows: pa.RecordBatch, kind: str, portion: int) -> pa.RecordBatch:
 def _range(row: Mapping[str, Any]) -> RangeRead:
     tp = TopicPartition(row["topic"], row["partition"])
     counts = {"records": row["records"], "superseded": row["superseded"], "filtered": row["filtered"] or 0}
-    truncates = {"truncates": row["truncates"] or 0, "last_truncate": row["last_truncate"]}
+    truncates = {name: row[name] for name in _TRUNCATES} | {"truncates": row["truncates"] or 0}
     return RangeRead(tp=tp, **counts, **truncates, **{name: row[name] for name in _RANGE})

@@ -219,7 +219,8 @@ def _before(waits: Mapping[TopicPartition, int], tp: TopicPartition, records: pa
 def _shortened(whole: RangeRead, cut: int, parts: Iterable[FileStats]) -> RangeRead:
     """Returns what `whole` states of the offsets below `cut`.
 
-    Of the records that were filtered nothing tells the offsets: those of a range that is cut are not counted.
+    Of the records that were filtered nothing tells the offsets: those of a range that is cut are not counted. A
+    truncate that an order has found stays, wherever it is: what it supersedes does not depend on when it is applied.
     """
     if whole.hi <= cut:
         return whole

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, Struct, UnsetType, field
 
+from compactor.model.fence import Fence
 from compactor.model.log import Gap, Generation, OutputPoint, PartitionLog, Quarantined, Run
 from compactor.model.record import OfPartition
 
@@ -102,6 +103,13 @@ class RenewTopic(Action, frozen=True, tag="renew-topic"):
     topic: str
     topic_id: str
     output_id: str | None
+
+
+class SetFence(Action, frozen=True, tag="set-fence"):
+    """Sets what the truncates of a source topic have left of it, as in `Topic`; None: nothing is superseded."""
+
+    topic: str
+    fence: Fence | None
 
 
 class AddPartition(Action, OfPartition, frozen=True, tag="add-partition"):
@@ -202,6 +210,7 @@ class BeginGeneration(Action, OfPartition, frozen=True, tag="begin-generation"):
     """Begins the log again as `generation`; `lead` holds tombstones for the keys that the output has.
 
     `gap`: source offsets below the generation that were not published and are given up; None without any.
+    `carried`: what the log keeps from its start on, at its own offsets; unset, and then not written: it is read again.
     """
 
     topic: str
@@ -209,6 +218,7 @@ class BeginGeneration(Action, OfPartition, frozen=True, tag="begin-generation"):
     generation: Generation
     lead: Run | None = None
     gap: Gap | None = None
+    carried: Run | UnsetType = UNSET
 
 
 class RestoreLog(Action, frozen=True, tag="restore-log"):
@@ -262,6 +272,7 @@ AnyAction = (
     | CloseTopic
     | ReopenTopic
     | RenewTopic
+    | SetFence
     | AddPartition
     | Append
     | PlanFold

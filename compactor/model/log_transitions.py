@@ -174,12 +174,13 @@ def skip(log: PartitionLog, end: int) -> PartitionLog:
 
 
 def begin_generation(
-    log: PartitionLog, generation: Generation, lead: Run | None, gap: Gap | None = None
+    log: PartitionLog, generation: Generation, lead: Run | None, gap: Gap | None = None, carried: Run | None = None
 ) -> PartitionLog:
-    """Returns the log of `generation`, which is read again; nothing of the earlier one is kept but its bucket.
+    """Returns the log of `generation`, which is read again from the end of `carried` on, or else from its start.
 
-    `lead` holds tombstones for the keys that the output holds, at the offsets below 0 that it covers. `gap` counts what
-    is given up below the generation. Raises CatalogError if the numbers do not follow.
+    Nothing else of the earlier one is kept but its bucket. `lead` holds tombstones for the keys that the output holds,
+    at the offsets below 0 that it covers. `gap` counts what is given up below the generation. Raises CatalogError if
+    the numbers do not follow.
     """
     if generation.number <= generation_of(log):
         raise CatalogError(
@@ -187,15 +188,20 @@ def begin_generation(
         )
     if lead is not None and not lead.start < 0 <= generation.start == lead.end:
         raise CatalogError(f"{log.tp}: a generation from {generation.start} would begin with {_named(lead)}.", DEFECT)
+    if carried is not None and (carried.level, carried.start, carried.end) != (0, generation.start, log.end):
+        raise CatalogError(f"{log.tp}: a generation from {generation.start} would carry {_named(carried)}.", DEFECT)
     start = generation.start if lead is None else lead.start
+    end = generation.start if carried is None else carried.end
     output = None if generation.output_offset is None else OutputPoint(start, generation.output_offset)
     begun = replace(
         empty(log.tp, log.bucket, start, None),
-        end=generation.start,
-        runs=() if lead is None else (lead,),
+        end=end,
+        runs=tuple(run for run in (lead, carried) if run is not None),
         output=output,
         gaps=() if gap is None else (gap,),
         generation=generation,
+        # A bare tombstone at `end` still goes with the record before it.
+        late_last=log.late_last if end == log.end else UNSET,
     )
     return check_invariants(begun)
 

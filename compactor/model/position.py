@@ -40,6 +40,8 @@ class Position(Struct, frozen=True, kw_only=True):
     what the catalog compares keys; None: by their bytes. `winners`: its other rules; None: an older version, which did
     not say. `buckets`: how many transactional ids the catalog had then,
     below which each id is that a partition may have been published by; None: an older version, which did not say.
+    `fence` is what truncates have left of the topic, `fence_at` the offset of the last of them in the partition
+    (`model.fence`).
 
     The first offsets of a later generation are below 0 (`PartitionLog.generation`). A group takes no such offset: it
     holds `group_offset`, and the metadata has the other.
@@ -55,6 +57,8 @@ class Position(Struct, frozen=True, kw_only=True):
     identity: str | None = None
     winners: WinnerRules | None = None
     buckets: int | None = None
+    fence: bytes | None = None
+    fence_at: int | None = None
 
     @property
     def group_offset(self) -> int:
@@ -95,7 +99,8 @@ class _Metadata(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Format 2, of later generations, adds `generation` and `start`; `tombstones` is the offset if that is below 0.
     `identity` says by what keys are compared, if that is not their bytes. `order`, `scope` and `fill` are the
-    `WinnerRules`, `buckets` is the number of transactional ids; older versions do not write these, and pass over them.
+    `WinnerRules`, `buckets` is the number of transactional ids, `fence` and `fence_at` are as there; older versions do
+    not write these, and pass over them.
     """
 
     keyfold: int
@@ -112,6 +117,8 @@ class _Metadata(Struct, frozen=True, kw_only=True, omit_defaults=True):
     scope: str | None = None
     fill: str | None = None
     buckets: int | None = None
+    fence: bytes | None = None
+    fence_at: int | None = None
 
 
 def encode(position: Position) -> str:
@@ -132,6 +139,8 @@ def encode(position: Position) -> str:
         scope=None if winners is None else winners.scope,
         fill=None if winners is None else winners.fill,
         buckets=None if position.buckets is None else min(position.buckets, MOST_BUCKETS),
+        fence=position.fence,
+        fence_at=position.fence_at,
     )
     return msgspec.json.encode(metadata).decode()
 
@@ -165,6 +174,8 @@ def decode(offset: int, metadata: str | None) -> Position:
         identity=decoded.identity,
         winners=_winners(decoded),
         buckets=None if decoded.buckets is None or decoded.buckets < 1 else min(decoded.buckets, MOST_BUCKETS),
+        fence=decoded.fence,
+        fence_at=decoded.fence_at,
     )
 
 

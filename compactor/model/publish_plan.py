@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from compactor.model.fence import Fence
 from compactor.model.log import Generation
 from compactor.model.position import WinnerRules
 from compactor.model.record import OfPartition
@@ -19,6 +20,8 @@ class PublishTarget(OfPartition, Struct, frozen=True, kw_only=True):
     `outputs` (compaction.scope=topic): over so many output partitions the topic's keys are spread; None: a record stays
     in its partition. The plan then has a target for each log of the topic, and `output_offset` of the one of partition
     n is about output partition n, whatever log its records come from.
+
+    `fence`: what truncates have left of the topic; its position says so, too.
     """
 
     topic: str
@@ -32,6 +35,7 @@ class PublishTarget(OfPartition, Struct, frozen=True, kw_only=True):
     generation: Generation | None = None
     fold_end: int | None = None
     outputs: int | None = None
+    fence: Fence | None = None
 
     @property
     def has_place(self) -> bool:

@@ -68,7 +68,9 @@ class RangeRead(Struct, frozen=True, kw_only=True):
     were left out, as a later one of the same range has the same key, `filtered` were dropped as they were read, and
     `late` lost against one with a lower offset, by the connector's order. `late_last` is a digest of the last one's key
     if that is late, as `PartitionLog` has it, empty if it is not; None if no record of it was decided about.
-    `truncates` of those filtered said that a table of the source was emptied, the last of them at `last_truncate`.
+    `truncates` of those filtered said that a table of the source was emptied, the last of them at `last_truncate`. The
+    latest of these by the connector's order is at `truncate_at`, and has the value `truncate_order` of it; None: the
+    order is no field.
     """
 
     tp: TopicPartition
@@ -83,6 +85,8 @@ class RangeRead(Struct, frozen=True, kw_only=True):
     late_last: str | None = None
     truncates: int = 0
     last_truncate: int | None = None
+    truncate_order: bytes | None = None
+    truncate_at: int | None = None
 
 
 TIMESTAMP_TYPES: Final = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
@@ -116,12 +120,15 @@ RANGE: Final = pa.struct(
         pa.field("filtered", pa.int64()),
         pa.field("truncates", pa.int64()),
         pa.field("last_truncate", pa.int64()),
+        pa.field("truncate_order", pa.binary()),
+        pa.field("truncate_at", pa.int64()),
     ]
 )
 """A reading task's range report: every record of [lo, hi) was read, there were `records` of them, and reading
 began at `start` (above lo only if records were lost and on.data.loss is `skip`). Of them, `filtered` were dropped by
 what looked at them before they came here; null is none. `truncates` of these said that a table of the source was
-emptied, `last_truncate` is the offset of the last such record; null is none."""
+emptied, `last_truncate` is the offset of the last such record; null is none. `truncate_order` and `truncate_at` are
+value and offset of the latest by the connector's order, if that is a field."""
 
 SOURCE: Final = RECORDS.append(pa.field("rejected", pa.string())).append(pa.field("range", RANGE))
 """What a source yields when it also reports its ranges: `range` is null on records; on a range report the other

@@ -40,9 +40,11 @@ from compactor.model.actions import (
     Retain,
     Rewriting,
     SetBuckets,
+    SetFence,
     Skip,
     TakeOver,
 )
+from compactor.model.fence import Fence
 from compactor.model.log import PartitionLog, empty
 from compactor.model.order import TIMESTAMP
 from compactor.model.position import WinnerRules
@@ -97,7 +99,8 @@ class Topic(Struct, frozen=True, kw_only=True):
 
     `outputs` (compaction.scope=topic): the number of output partitions, over which keys are spread by Kafka's default
     partitioner. It stays as it was when the topic was added, or the scope changed. Unset, and then not written: a
-    record stays in its partition.
+    record stays in its partition. `fence`: what the truncates that were applied by the order have left of it; unset,
+    and then not written: everything.
     """
 
     topic: str
@@ -106,6 +109,7 @@ class Topic(Struct, frozen=True, kw_only=True):
     output_id: str | None
     closed: str | None = None
     outputs: int | UnsetType = UNSET
+    fence: Fence | UnsetType = UNSET
 
     @property
     def is_rejected(self) -> bool:
@@ -228,7 +232,7 @@ class _Draft:
                 self.state = _apply_owner(self.state, action)
             case Rescope() | SetBuckets():
                 self._deal(action)
-            case AddTopic() | CloseTopic() | ReopenTopic() | RenewTopic():
+            case AddTopic() | CloseTopic() | ReopenTopic() | RenewTopic() | SetFence():
                 self.topics[action.topic] = _apply_topic(self.topics.get(action.topic), action)
             case AddSnapshot():
                 self.snapshots.append(action)
@@ -291,12 +295,14 @@ def _apply_owner(state: CatalogState, action: Create | TakeOver | Reorder | Refi
             return replace(state, fill=action.fill)
 
 
-def _apply_topic(topic: Topic | None, action: AddTopic | CloseTopic | ReopenTopic | RenewTopic) -> Topic:
+def _apply_topic(topic: Topic | None, action: AddTopic | CloseTopic | ReopenTopic | RenewTopic | SetFence) -> Topic:
     if isinstance(action, AddTopic):
         named = {name: getattr(action, name) for name in ("topic", "topic_id", "output", "output_id", "outputs")}
         return Topic(**named)
     if topic is None:
         raise CatalogError(f"Topic {action.topic} is not in the catalog.")
+    if isinstance(action, SetFence):
+        return replace(topic, fence=action.fence or UNSET)
     if isinstance(action, RenewTopic):
         return replace(topic, topic_id=action.topic_id, output_id=action.output_id, closed=None)
     return replace(topic, closed=action.reason if isinstance(action, CloseTopic) else None)
@@ -325,7 +331,9 @@ def _change(log: PartitionLog, action: Change) -> PartitionLog:
         case Skip():
             return log_transitions.skip(log, action.end)
         case BeginGeneration():
-            return log_transitions.begin_generation(log, action.generation, action.lead, action.gap)
+            return log_transitions.begin_generation(
+                log, action.generation, action.lead, action.gap, action.carried or None
+            )
 
 
 def _rewrite(log: PartitionLog, action: Rewriting) -> PartitionLog:

@@ -64,6 +64,7 @@ def target_of(state: CatalogState, log: PartitionLog, resume: ResumePoint, end: 
         output_offset=resume.output_offset,
         generation=log.generation,
         outputs=None if topic.outputs is UNSET else topic.outputs,
+        fence=topic.fence or None,
     )
 
 

@@ -9,14 +9,15 @@ or not all of its first fold                       if the source begins above th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from compactor.errors import RebuildError
-from compactor.model.actions import RestoreLog
+from compactor.model.actions import RestoreLog, SetFence
+from compactor.model.fence import Fence, raised
 from compactor.model.log import Gap, Generation, OutputPoint, PartitionLog, Run, empty
 from compactor.model.log_transitions import begin_generation, check_invariants
 from compactor.model.position import Position, WinnerRules, buckets_of
@@ -174,6 +175,16 @@ def restored(lost: LostLog, run: Run | None, tombstones: Run | None, bucket: int
     return RestoreLog(log=check_invariants(begun))
 
 
+def fences_of(lost: Iterable[LostLog]) -> tuple[SetFence, ...]:
+    """Returns the actions that give topics their fences again, as the positions of their partitions say."""
+    fences: dict[str, Fence] = {}
+    for log in lost:
+        if (value := log.position.fence) is not None:
+            at = -1 if log.position.fence_at is None else log.position.fence_at
+            fences[log.topic] = raised(fences.get(log.topic), log.partition, value, at)
+    return tuple(SetFence(topic=topic, fence=fence) for topic, fence in fences.items())
+
+
 def ids_of(held: Mapping[TopicPartition, Position | None], buckets: int) -> int:
     """Returns below which number each transactional id is that a lost catalog may have published a partition by.
 
@@ -208,6 +219,8 @@ def position_of(action: RestoreLog, lost: LostLog, catalog_id: str, ids: int, wi
         identity=before.identity,
         winners=winners,
         buckets=ids,
+        fence=before.fence,
+        fence_at=before.fence_at,
     )
 
 

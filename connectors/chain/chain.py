@@ -39,6 +39,7 @@ from connectors.chain.spec import (
     steps_of_records,
 )
 from connectors.chain.task_growth import TaskGrowth
+from connectors.chain.truncates import Truncates, refusal
 from connectors.chain.unwrapped import Done, UnwrappingChain
 from connectors.chain.written_keys import WrittenKeys
 from connectors.converters.header_converters import header_converter
@@ -55,10 +56,8 @@ from connectors.machine_errors import refuse_machine
 from connectors.registry.patience import Patience
 from connectors.rejection import Stage
 from connectors.transforms.names import PREDICATES, TRANSFORMS
-from connectors.transforms.transform import SWEEP, Predicate, Side, Transform, TruncateError
+from connectors.transforms.transform import Predicate, Side, Transform, TruncateError
 
-TRUNCATED: Final = "The table was truncated, and debezium.truncate is fail: set warn to go on."
-"""Why a truncate is refused."""
 NO_TIMESTAMP: Final = -1
 """What a record of an old message format has in place of a timestamp (`RecordBatch.NO_TIMESTAMP`)."""
 _PIECE_BYTES: Final = 16 << 20
@@ -108,7 +107,7 @@ class Chain:
 
     `keyed`: a record without a key is rejected. With `is_by_columns`, `columns` does what can be done for many records
     at once; None: nothing can. `filtered` counts, by partition, the records that were dropped since
-    their last range report, `truncated` has the offsets of those that were truncates.
+    their last range report, `truncated` has those that were truncates.
     """
 
     def __init__(self, spec: ChainSpec, resolve: Resolve, *, keyed: bool = True, is_by_columns: bool = True) -> None:
@@ -130,11 +129,11 @@ class Chain:
         self._output = spec.output
         self._unseen_headers = quoted_settings.of_headers(spec)
         self._keyed = keyed
-        self._fails_truncates = spec.fails_truncates
+        self._refusal = partial(refusal, spec)
         # `apply` adds to it, and `_reported` takes the count of a partition away when its range is reported.
         self.filtered: Counter[TopicPartition] = Counter()
-        # By partition how many truncates have come, and the offset of the last one; `_reported` takes them away, too.
-        self.truncated: dict[TopicPartition, tuple[int, int]] = {}
+        # By partition the truncates that have come; `_reported` takes them away, too.
+        self.truncated: dict[TopicPartition, Truncates] = {}
         # The limit of the block that has borrowed the chain now (`wait_with`); without one nothing is limited.
         self._patience = Patience()
         self.columns = self._by_columns() if is_by_columns else None
@@ -335,7 +334,7 @@ class Chain:
             else:
                 self._put(rows, row, before, record)
         except TruncateError as error:
-            self._truncate(rows, row, error)
+            self._truncate(rows, row, before, error)
         except RejectedError as error:
             rows.rejected[row] = _why(error)
         except DataError as error:  # of too many headers; what a step refuses is a RejectedError
@@ -343,14 +342,14 @@ class Chain:
         except RegistryError as error:
             raise rows.located(error, row) from error
 
-    def _truncate(self, rows: Rows, row: int, error: TruncateError) -> None:
+    def _truncate(self, rows: Rows, row: int, record: ConnectRecord, error: TruncateError) -> None:
         """Drops a truncate and counts it, or refuses it as a bad record."""
-        if self._fails_truncates:
-            rows.rejected[row] = _why(RejectedError(Stage.TRANSFORMATION, error.step, DataError(TRUNCATED, SWEEP)))
+        order = None if self._order is None else self._order.of(record.value_schema, record.value, rows.values[row])
+        if (why := self._refusal(order)) is not None:
+            rows.rejected[row] = _why(RejectedError(Stage.TRANSFORMATION, error.step, why))
             return
         tp = TopicPartition(rows.topics[row], rows.partitions[row])
-        count, _ = self.truncated.get(tp, (0, 0))
-        self.truncated[tp] = count + 1, rows.offsets[row]
+        self.truncated[tp] = self.truncated.get(tp, Truncates()).with_one(rows.offsets[row], order)
         rows.drop(row)
 
     def _through_steps(self, record: ConnectRecord, *, is_large: bool) -> ConnectRecord | None:
@@ -415,8 +414,8 @@ class Chain:
         rows = batch.to_pylist()
         for row in rows:
             tp = TopicPartition(row["topic"], row["partition"])
-            count, last = self.truncated.pop(tp, (0, None))
-            row["range"] |= {"filtered": self.filtered.pop(tp, 0), "truncates": count, "last_truncate": last}
+            truncates = self.truncated.pop(tp, Truncates())
+            row["range"] |= {"filtered": self.filtered.pop(tp, 0), **truncates.report()}
         return pa.RecordBatch.from_pylist(rows, schema=SOURCE)
 
 

@@ -107,7 +107,8 @@ class ChainSpec(Struct, frozen=True):
     `output_key` and `output_value` write what `key` and `value` read; None: these do. `output` is the template
     `output.topic`, `identity` by what keys are compared, `order_path` names the field of a value that records are
     ordered by, from the outermost on; empty: by none. `fails_truncates`: a truncate is refused as a bad record,
-    otherwise dropped. `most_read`: the bytes of a key or value that a step looks at.
+    otherwise dropped; with `applies_truncates` the engine has its rows go. `most_read`: the bytes of a key or value
+    that a step looks at.
     """
 
     key: ClassSpec
@@ -121,6 +122,7 @@ class ChainSpec(Struct, frozen=True):
     identity: str = BYTES_IDENTITY
     order_path: tuple[str, ...] = ()
     fails_truncates: bool = False
+    applies_truncates: bool = False
     most_read: int = MOST_READ
 
     @property
@@ -144,6 +146,7 @@ def chain_spec(
     """
     worker = defaults or {}
     steps = (_step(alias, _of(settings, f"transforms.{alias}."), limits) for alias in _aliases(settings, "transforms"))
+    truncate = settings.get(TRUNCATE, "warn").strip().lower()
     predicates = {
         alias: _class(_of(settings, f"predicates.{alias}."), limits) for alias in _aliases(settings, "predicates")
     }
@@ -158,7 +161,8 @@ def chain_spec(
         output=settings.get("output.topic", "${topic}.compacted").strip(),
         identity=settings.get(KEY_IDENTITY, BYTES_IDENTITY).strip().lower(),
         order_path=path_of(settings),
-        fails_truncates=settings.get(TRUNCATE, "warn").strip().lower() == "fail",
+        fails_truncates=truncate == "fail",
+        applies_truncates=truncate == "apply",
     )
 
 

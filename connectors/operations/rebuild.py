@@ -20,6 +20,7 @@ from compactor.failpoints import hit
 from compactor.generation.tombstones import write_tombstones
 from compactor.model.actions import AddTopic, AnyAction, RenewTopic, RestoreLog
 from compactor.model.log import PartitionLog, Run, generation_of
+from compactor.model.order import FIELD
 from compactor.model.position import Position
 from compactor.model.record import TopicPartition, by_topic
 from compactor.model.state import CatalogState, deal
@@ -30,6 +31,7 @@ from compactor.rebuild.plan import (
     check_of_topic,
     check_outputs,
     check_rules,
+    fences_of,
     ids_of,
     position_of,
     restored,
@@ -138,7 +140,8 @@ class Rebuilder:
             hit("rebuild.read")
             logs, made = self._restored(remains.logs, now_ms, accepts_loss=accepts_loss)  # R2
             hit("rebuild.before-commit")
-            actions = (*self._topics(remains.topics), *made)
+            fences = fences_of(remains.logs) if self._catalog.state.order.startswith(FIELD) else ()
+            actions = (*self._topics(remains.topics), *fences, *made)
             self._catalog.commit(partial(_always, actions), now_ms)  # R3
             hit("rebuild.after-commit")
             if self._replace_positions(made, remains._replace(logs=logs)):  # R4 to R6

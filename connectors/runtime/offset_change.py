@@ -6,6 +6,7 @@ Only then does no other process publish: the older owners' transactions are over
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from compactor.catalog.catalog import Catalog
 from compactor.catalog.requests import Request
 from compactor.errors import OffsetChangeError, PositionError
 from compactor.failpoints import hit
+from compactor.generation.carried import write_carried
 from compactor.generation.plan import (
     ChangePlan,
     FoundPartition,
@@ -28,6 +30,7 @@ from compactor.generation.plan import (
 from compactor.generation.tombstones import Compare as CompareKey
 from compactor.generation.tombstones import staying, write_tombstones
 from compactor.model.actions import Publish
+from compactor.model.fence import Fence
 from compactor.model.log import PartitionLog, Run, generation_of
 from compactor.model.output_partitions import with_output_partition
 from compactor.model.position import Position, ResumePoint
@@ -37,8 +40,11 @@ from compactor.model.state import CatalogState, Topic, apply
 from compactor.publish.named_ids import read_shut_out
 from compactor.publish.plan import bucket_plans
 from compactor.publish.resume import check_catalog, resume_point
+from compactor.runs import paths
+from compactor.runs.writer import RunTarget
 from connectors.chain.key_identity import compared, key_identity_of
 from connectors.config.connector import ConnectorConfig
+from connectors.config.engine_settings import needs_index
 from connectors.data.record import Header
 from connectors.errors import UnreachableError
 from connectors.kafka.admin import Admin, TopicInfo
@@ -104,13 +110,21 @@ def asked_by(request: Request) -> Choose:
     return choose
 
 
-def after_truncates(offsets: Mapping[TopicPartition, int]) -> Choose:
+def after_truncates(
+    offsets: Mapping[TopicPartition, int], fences: Mapping[str, Fence] = MappingProxyType({})
+) -> Choose:
     """Returns the choice that begins each of the logs again after its truncate at one of `offsets`.
 
-    What was not published below it is superseded, so its loss is accepted.
+    What was not published below it is superseded, so its loss is accepted. All logs of the topics of `fences` begin
+    again with what they keep, and go on at their ends.
     """
-    starts = {tp: offset + 1 for tp, offset in offsets.items()}
-    return lambda _: OffsetChange(offsets=starts, anew=True, accepts_loss=True)
+
+    def choose(state: CatalogState) -> OffsetChange:
+        starts: dict[TopicPartition, int | None] = {tp: offset + 1 for tp, offset in offsets.items()}
+        ends = {log.tp: log.end for topic in fences for log in state.logs_of(topic)}
+        return OffsetChange(offsets=starts | ends, anew=True, accepts_loss=True, fences=fences)
+
+    return choose
 
 
 class OffsetChanger:
@@ -153,11 +167,12 @@ class OffsetChanger:
         hit("generation.read")
         plan = plan_change(self._catalog.state, change, topics, partitions)
         leads = self._leads(plan, partitions, now_ms)  # G2
-        plan = plan.above(self._newest)
+        carried = self._carried(plan, change.fences, held, now_ms)
+        plan = plan.above(self._newest).carrying(carried)
         hit("generation.before-commit")
         before = self._catalog.state
         self.is_in_doubt = True
-        after = self._catalog.commit(lambda _: tuple(actions_of(plan, leads)), now_ms)  # G3
+        after = self._catalog.commit(lambda _: tuple(actions_of(plan, leads, carried)), now_ms)  # G3
         self.is_in_doubt = False
         self.changed = tuple(_changed(before.log(tp), after.log(tp), leads.get(tp)) for tp in plan.partitions)
         for log in self.changed:
@@ -279,6 +294,31 @@ class OffsetChanger:
             found |= {tp: lead} if lead is not None else {}
         return found
 
+    def _carried(
+        self,
+        plan: ChangePlan,
+        fences: Mapping[str, Fence],
+        held: Mapping[TopicPartition, ResumePoint | None],
+        now_ms: int,
+    ) -> dict[TopicPartition, Run]:
+        """Takes step G2 for topics that were truncated: writes what their logs keep from after that."""
+        state, storage, connector = self._catalog.state, self._catalog.storage, self._connector
+        target = RunTarget(
+            storage=storage,
+            prefix=paths.prefix(self._catalog.epoch, "generation"),
+            max_bytes=connector.segment_bytes,
+            arrived_ms=now_ms,
+            is_indexed=needs_index(connector),
+            has_identities=state.key_identity is not None,
+        )
+        runs: dict[TopicPartition, Run] = {}
+        for tp in (tp for tp in plan.generations if tp.topic in fences):
+            log, resume = state.log(tp), held[tp]
+            sent = log.published if resume is None else resume.start
+            run = write_carried(storage, log, fences[tp.topic], state.order, sent, target, now_ms)
+            runs |= {} if run is None else {tp: run}
+        return runs
+
     def _commit_positions(
         self, state: CatalogState, plan: ChangePlan, held: Mapping[TopicPartition, ResumePoint | None]
     ) -> None:
@@ -376,6 +416,7 @@ def _target(state: CatalogState, tp: TopicPartition, position: Position, held: P
         output_offset=position.output_offset,
         generation=log.generation,
         outputs=None if topic.outputs is UNSET else topic.outputs,
+        fence=topic.fence or None,
     )
 
 

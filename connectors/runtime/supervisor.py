@@ -22,7 +22,6 @@ from compactor.catalog.owner_starts import Start
 from compactor.catalog.requests import Answer
 from compactor.errors import FencedError, OffsetChangeError, StorageError, TruncatedError
 from compactor.metrics import Freshness
-from compactor.model.record import TopicPartition
 from compactor.spark.errors import unwrap
 from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
@@ -130,7 +129,7 @@ class Supervisor:
         # Topics that runs have set aside since one has worked: a second error about one of them is a failure.
         self._set_aside = set[str]()
         # The truncates that ended the last run: the next one begins with them applied. Set by its own thread.
-        self._truncates: Mapping[TopicPartition, int] = {}
+        self._truncates: TruncatedError | None = None
         # Whether the last run was asked to change offsets, and whether nothing tells if it has. Set by its own thread.
         self._was_resync, self._is_in_doubt = False, False
         # The newest run, the catalog of the last one that took over, and what storage held if none has so far.
@@ -289,7 +288,7 @@ class Supervisor:
         self._status.start()
         task = self._task = self._tasks(context.spark, *self._task_settings)
         known = None if self._catalog is None else self._catalog.state.catalog_id
-        change = partial(self._change, resyncs) if resyncs or self._truncates else None
+        change = partial(self._change, resyncs) if resyncs or self._truncates is not None else None
         error: BaseException | None = None
         try:
             task.run(
@@ -326,7 +325,7 @@ class Supervisor:
             self._set_aside.add(str(error.topic))
         elif effect is RunEffect.BEGIN_RUN and isinstance(error, TruncatedError):
             _log.warning("tables were truncated, their outputs begin again", error=str(error))
-            self._truncates = error.offsets
+            self._truncates = error
         else:  # the signal that stopped it may have stopped Spark's JVM first; what that breaks is no failure
             _log.debug("failed after it was stopped", exc_info=error)
         return effect
@@ -334,9 +333,10 @@ class Supervisor:
     def _change(self, resyncs: Sequence[Request], fenced: Fenced) -> None:
         """Changes offsets as asked, then applies truncates; if that fails, the run that reads them again repeats it."""
         self._resync(resyncs, fenced)
-        truncates, self._truncates = self._truncates, {}
-        if truncates:
-            self._changers(*fenced).change(after_truncates(truncates), self._clock.now_ms())
+        truncates, self._truncates = self._truncates, None
+        if truncates is not None:
+            choose = after_truncates(truncates.offsets, truncates.fences)
+            self._changers(*fenced).change(choose, self._clock.now_ms())
 
     def _resync(self, asked: Sequence[Request], fenced: Fenced) -> None:
         """Changes offsets as `asked`, and answers; what cannot be done is refused, and the connector runs on."""

@@ -112,6 +112,8 @@ class PublishProgress:
             identity=self._identity,
             winners=self._winners,
             buckets=self._buckets,
+            fence=None if target.fence is None else target.fence.value,
+            fence_at=None if target.fence is None else target.fence.offsets.get(tp.partition),
         )
 
     def commit(

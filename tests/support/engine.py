@@ -34,10 +34,12 @@ def row(partition: int, offset: int, key: bytes | None, value: bytes | None, **m
     return {**record_dicts, "partition": partition, "offset": offset, "key": key, "value": value, **more}
 
 
-def range_report(partition: int, lo: int, hi: int, records: int, start: int | None = None, topic: str = "t") -> Row:
+def range_report(
+    partition: int, lo: int, hi: int, records: int, start: int | None = None, topic: str = "t", **truncates: Any
+) -> Row:
     """Returns a reading task's report that it has read [lo, hi)."""
     fields = {"topic_id": f"id-{topic}", "lo": lo, "hi": hi, "start": lo if start is None else start}
-    return {"topic": topic, "partition": partition, "offset": lo, "range": {**fields, "records": records}}
+    return {"topic": topic, "partition": partition, "offset": lo, "range": {**fields, "records": records, **truncates}}
 
 
 def with_range_reports(rows: Sequence[Row], ends: Mapping[int, tuple[int, int]], topic: str = "t") -> list[Row]:

@@ -30,7 +30,13 @@ class MemoryOffsetChanger(OffsetChanger):
         outside: Any = broker
         state = catalog.state
         known = {"order": state.order, "scope": state.scope, "fill": state.fill or NO_FILL}
-        connector: Any = SimpleNamespace(segment_bytes=_SEGMENT_BYTES, **(known | rules))
+        connector: Any = SimpleNamespace(
+            segment_bytes=_SEGMENT_BYTES,
+            key_identity="bytes",
+            publish_unchanged="send",
+            state_index="auto",
+            **(known | rules),
+        )
         clients: Any = None
         super().__init__(catalog, outside, _admin(broker, source.see_end), connector, clients)
         self._memory = broker

@@ -13,6 +13,7 @@ from tests.support.oracle import steps
 from tests.support.oracle.steps import (
     CRASH,
     PARTITIONS,
+    TRUNCATE,
     Advance,
     AtFailpoint,
     ChangeOffset,
@@ -102,6 +103,10 @@ FILLING: Final = (*TAKING, "ingest.fill", "ingest.wait")
 """The same, if values are filled."""
 
 
+TRUNCATING: Final = ("generation.write", "generation.carry", "generation.after-commit", "generation.position")
+"""Failpoints at which one can crash that has a truncate, besides these."""
+
+
 def history(number: int, length: int) -> list[steps.AnyStep]:
     """Returns `length` random steps, after a Restart that configures the connector.
 
@@ -186,6 +191,8 @@ class _Chance:
         return tuple(made() for _ in range(self._random.randint(least, most)))
 
     def _rec(self) -> SourceRecord:
+        if self.order == FIELD and self._of((False,) * 24 + (True,)):
+            return self._truncate()
         fixed = self._of((False,) * 7 + (True,))
         return SourceRecord(
             place=self._of((0, 0, 1, 2, 3, 4)),
@@ -196,6 +203,11 @@ class _Chance:
             hole=self._of((0, 0, 0, 0, 2)),
             headers=self._of(self._headers),
         )
+
+    def _truncate(self) -> SourceRecord:
+        """Draws a record that empties its topic; few are so late that nothing is after them."""
+        rank = self._of((0, 1, 1, 2, 2, 3)).to_bytes(8, "big")
+        return SourceRecord(place=self._of((0, 1, 2, 3, 4)), key=None, value=TRUNCATE, headers=(("rank", rank),))
 
     def _ingest(self) -> Ingest:
         return Ingest(
@@ -250,7 +262,7 @@ class _Chance:
 
     def _crash(self) -> AtFailpoint:
         taking: tuple[tuple[PlainStep, tuple[str, ...]], ...] = (
-            (self._ingest(), FILLING if self.fills else TAKING),
+            (self._ingest(), (*(FILLING if self.fills else TAKING), *(TRUNCATING if self.order == FIELD else ()))),
         ) * 3
         changes: tuple[PlainStep, ...] = (self._change(), *(() if self.order is None else (self._reorder(),)))
         changes += (self._refill(),) if self.fills else ()

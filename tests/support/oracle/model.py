@@ -28,9 +28,10 @@ from compactor.model.actions import (
     Rescope,
     Restate,
     Retain,
+    SetFence,
     Skip,
 )
-from compactor.model.log import Generation, PartitionLog
+from compactor.model.log import Generation, PartitionLog, Run
 from compactor.model.record import TopicPartition
 from compactor.model.state import BY_OFFSET, OF_TOPIC, CatalogState, apply
 from compactor.settings import FOREVER
@@ -143,6 +144,34 @@ class LogModel:
         found.arrived_ms = {one["offset"]: now_ms for one in found.lead}
         found._folded = [(first, generation.start)] if keys else []
         return found
+
+    def carry(self, before: LogModel, kept: Collection[int], now_ms: int) -> None:
+        """Takes over from the log `before` the records of `kept`, the offsets of a run, as a truncate has left them."""
+        self.begun, self.end = min(kept, default=before.end), before.end
+        self.start = self.first = min(self.first, self.begun) if self.lead else self.begun
+        if not self.lead:
+            self.folded_end = self.published = self.clean_end = self.start
+            self.planned, self.sent = {self.start}, {self.start}
+        rows = self._source.between(self.tp, self.begun, self.end)
+        self.late = {each["offset"] for each in rows} - set(kept)
+        self._taken, self._values, self._previous = before._taken, before._values, before._previous
+        self._folded = [(self.begun, self.end), *((self.first, self.begun) for _ in self.lead[:1])]
+        self.arrived_ms |= dict.fromkeys(kept, now_ms)
+
+    def left_after(self, log: PartitionLog) -> tuple[set[int], set[int]]:
+        """Returns the offsets of the records of `log` that the truncates leave: those that must stay, and that may.
+
+        Dead letters that were sent go.
+        """
+        rows = [one.row for one in self.kept(log)]
+        keyless = {each["offset"] for each in rows if each["key"] is None}
+        stays = {
+            each["offset"]: self.may_miss(each)
+            for each in rows
+            if each["key"] is not None and not self._source.is_before(self.tp, self.place(each)[1], each["offset"])
+        }
+        unsent = {offset for offset in keyless if offset >= self.folded_end}
+        return {offset for offset, may_miss in stays.items() if not may_miss} | unsent, stays.keys() | keyless
 
     def begin(self, *, decides: bool) -> None:
         """Begins a step; `decides`: with a batch, which is decided about at once and may be committed later."""
@@ -329,10 +358,12 @@ class LogModel:
                 continue
             key, rank, offset = self.identity(record["key"]), self._source.rank(record), record["offset"]
             is_bare = self._source.is_bare(record)
-            if (key, True) == decided.previous if is_bare else rank < highest.get(key, ()):
+            floor = max(highest.get(key, ()), self._source.floor(self.tp))
+            is_late = rank < floor or self._source.is_before(self.tp, rank, offset)
+            if (key, True) == decided.previous if is_bare else is_late:
                 decided.late.add(offset)
             elif is_bare:
-                decided.taken[offset] = highest.get(key, ())
+                decided.taken[offset] = floor
             else:
                 highest[key] = rank
             decided = decided._replace(previous=(key, offset in decided.late))
@@ -396,7 +427,12 @@ class LogModel:
 class Model:
     """Models all logs of a connector up to the commits read; `snapshots` are what each must contain, by id."""
 
-    def __init__(self, source: Source, output: Callable[[], OutputTopic]) -> None:
+    def __init__(
+        self,
+        source: Source,
+        output: Callable[[], OutputTopic],
+        offsets_of: Callable[[TopicPartition, Run], Collection[int]],
+    ) -> None:
         self.logs: dict[TopicPartition, LogModel] = {}
         self.snapshots: dict[str, dict[TopicPartition, ExpectedSnapshot]] = {}
         self.state = CatalogState()
@@ -406,6 +442,9 @@ class Model:
         self.dead: set[tuple[TopicPartition, int]] = set()
         self._source = source
         self._output = output
+        self._offsets_of = offsets_of
+        # The topics of the commit that is taken of which truncates are applied.
+        self._fenced: set[str] = set()
 
     def begin(self, *, decides: bool) -> None:
         """Begins a step, as `LogModel.begin`."""
@@ -414,6 +453,7 @@ class Model:
 
     def take(self, commit: Commit, settings: Settings, times: Collection[int]) -> Iterator[str]:
         """Applies `commit`, decided at one of `times`; yields what is wrong with it."""
+        self._fenced = {each.topic for each in commit.actions if isinstance(each, SetFence) and each.fence is not None}
         if commit.at_ms not in times:
             yield f"version {commit.version} is of {commit.at_ms}, the clock showed {times}"
         for action in commit.actions:
@@ -426,13 +466,10 @@ class Model:
         if isinstance(action, AddPartition):
             tp = action.tp
             self.logs[tp] = LogModel(self._source, tp, action.start, action.backlog_end or 0)
-        elif isinstance(action, Reorder):
-            self._source.named_order = action.order
-        elif isinstance(action, Refill):
-            self._source.fills = action.fill is not UNSET
-        elif isinstance(action, Rescope):
-            self._source.of_topics = action.scope == OF_TOPIC
-            self.scoped_otherwise |= self.snapshots.keys()
+        elif isinstance(action, Reorder | Refill | Rescope):
+            self._set_rule(action)
+        elif isinstance(action, SetFence):
+            yield from self._set_fence(action)
         elif isinstance(action, BeginGeneration):
             yield from self._begin(action, now_ms)
         elif isinstance(action, AddSnapshot):
@@ -450,7 +487,35 @@ class Model:
             yield f"generation {self.logs[tp].number + 1} should begin, up to one of {seen}"
         keys = live_keys(self._output().records.get(tp, ()), generation.output_offset or 0)
         outputs = self.state.topics[tp.topic].outputs
+        before = self.logs[tp]
         self.logs[tp] = LogModel.of(self._source, tp, generation, keys, now_ms, outputs)
+        if tp.topic in self._fenced:
+            must, may = before.left_after(self.state.log(tp))
+            carried = set() if action.carried is UNSET else set(self._offsets_of(tp, action.carried))
+            if not must <= carried <= may:
+                yield f"{carried} is carried over, of {must} to {may}"
+            self.logs[tp].carry(before, carried, now_ms)
+
+    def _set_rule(self, action: Reorder | Refill | Rescope) -> None:
+        if isinstance(action, Reorder):
+            self._source.named_order = action.order
+        elif isinstance(action, Refill):
+            self._source.fills = action.fill is not UNSET
+        else:
+            self._source.of_topics = action.scope == OF_TOPIC
+            self.scoped_otherwise |= self.snapshots.keys()
+
+    def _set_fence(self, action: SetFence) -> Iterator[str]:
+        """Checks that a fence is that of truncates of the source, and does not fall."""
+        before, fence = self._source.fences.pop(action.topic, None), action.fence
+        if fence is None:
+            return
+        self._source.fences[action.topic] = fence
+        for partition, offset in fence.offsets.items():
+            if (offset, fence.value) not in self._source.truncates[TopicPartition(action.topic, partition)]:
+                yield f"there is no truncate {fence.value!r} at offset {offset} of partition {partition}"
+        if before is not None and fence.value < before.value:
+            yield f"the fence falls from {before}"
 
     def _snapshot(self, action: AddSnapshot) -> Iterator[str]:
         """Checks that a snapshot's offsets are the clean ends; of all records, ends of what was published meanwhile."""

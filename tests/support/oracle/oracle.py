@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from compactor.catalog.commits import Commit, commit_path, list_versions
 from compactor.catalog.commits import read as read_commit
 from compactor.model.actions import AddSnapshot, Clean
+from compactor.model.log import Run
 from compactor.model.record import TopicPartition
 from compactor.model.state import BY_OFFSET, CatalogState
 from compactor.runs.reader import read
@@ -46,7 +47,7 @@ class Oracle:
             spark, folder, any_case=any_case, order=order, fills=fills, of_topics=of_topics, keeps_all=keeps_all
         )
         self._keeps_all = keeps_all
-        self.model = Model(self.simulation.source, lambda: self.simulation.broker.output)
+        self.model = Model(self.simulation.source, lambda: self.simulation.broker.output, self._offsets_of)
         self._dumps = log_contents.LogContents(self.simulation.storage)
         self._look_ups = lookups.LookUps(self.simulation.storage)
         self._shelf = snapshots.SnapshotReader(self.simulation.shelf)
@@ -149,6 +150,10 @@ class Oracle:
 
     def _offsets_in_base(self, clean: Clean) -> list[int]:
         """Returns the offsets of the records of a base run."""
-        offsets = OffsetRange(tp=clean.tp, start=clean.base.start, end=clean.base.end, runs=(clean.base,))
+        return self._offsets_of(clean.tp, clean.base)
+
+    def _offsets_of(self, tp: TopicPartition, run: Run) -> list[int]:
+        """Returns the offsets of the records of a run."""
+        offsets = OffsetRange(tp=tp, start=run.start, end=run.end, runs=(run,))
         batches = read(self.simulation.storage, offsets, ("offset",))
         return [offset for batch in batches for offset in batch["offset"].to_pylist()]

@@ -24,6 +24,7 @@ from compactor.errors import (
     OutcomeUnknownError,
     PositionMovedError,
     PublishInterruptedError,
+    TruncatedError,
 )
 from compactor.generation.plan import OffsetChange
 from compactor.maintenance import Maintenance
@@ -38,7 +39,7 @@ from compactor.quarantine.quarantine import QuarantineManager
 from compactor.settings import EngineSettings
 from compactor.snapshot.snapshots import Snapshots
 from compactor.storage.local import LocalStorage
-from connectors.runtime.offset_change import Choose, every_log
+from connectors.runtime.offset_change import Choose, after_truncates, every_log
 from tests.support.clocks import ManualClock
 from tests.support.engine import gathered, source_frame
 from tests.support.local_spark import LocalFrame, LocalSpark
@@ -208,6 +209,26 @@ class Simulation:
         for rec in step.records:
             self.source.add(rec, now_ms)
         self.source.end_in_holes(step.tail)
+        truncates = self._met(components, step, now_ms)
+        if truncates is None:
+            return
+        own = self.components = self._begin(components.settings, after_truncates(truncates.offsets, truncates.fences))
+        try:
+            self._read(own, step, now_ms)
+        except Exception:
+            if self.components is own:
+                self.components = self._begin(own.settings)
+            raise
+
+    def _met(self, components: Components, step: Ingest, now_ms: int) -> TruncatedError | None:
+        """Ingests a micro-batch; returns the error by which the next run applies truncates that it has."""
+        try:
+            self._read(components, step, now_ms)
+        except TruncatedError as error:
+            return error
+        return None
+
+    def _read(self, components: Components, step: Ingest, now_ms: int) -> None:
         ranges = {}
         known = components.catalog.state.by_partition()
         for tp, end in self.source.ends.items():
@@ -238,7 +259,7 @@ class Simulation:
         self.tampered.add(tp)
         self._moved = True
 
-    def _begin(self, settings: Settings, change: steps.ChangeOffset | NewRule | None = None) -> Components:
+    def _begin(self, settings: Settings, change: steps.ChangeOffset | NewRule | Choose | None = None) -> Components:
         """Takes the connector over (steps T1 to T3, with G1 to G4 where there is a `change`), makes its components."""
         now_ms = self.clock.now_ms()
         catalog = Catalog.open(self.storage, CONNECTOR)
@@ -258,6 +279,8 @@ class Simulation:
         if isinstance(change, steps.ChangeOffset):
             choose = self._choice(change, catalog.state)
             MemoryOffsetChanger(catalog, self.broker, self.source).change(choose, now_ms)
+        elif callable(change):
+            MemoryOffsetChanger(catalog, self.broker, self.source).change(change, now_ms)
         elif change is not None:
             changer = MemoryOffsetChanger(catalog, self.broker, self.source, **_rule(change))
             changer.change(every_log(accepts_loss=True), now_ms)
@@ -300,6 +323,7 @@ class Simulation:
             fold=settings.fold,
             publish_unchanged=settings.unchanged,
             tolerate_rejected=True,
+            applies_truncates=True,
             publish_local_max_records=settings.local,
             snapshot_retention_count=2,
             snapshot_mode="append" if settings.keeps_all else "latest",

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from compactor.generation.tombstones import Compare
+from compactor.model.fence import Fence
 from compactor.model.order import BARE, FIELD, TIMESTAMP
 from compactor.model.record import KEY_ENCODING, KEY_IDENTITY, ORDER_VALUE, TopicPartition
 from compactor.model.state import BY_OFFSET
 from tests.support.engine import Row, range_report, row
-from tests.support.oracle.steps import PARTITIONS, SourceRecord
+from tests.support.oracle.steps import PARTITIONS, TRUNCATE, SourceRecord
 
 
 class Source:
@@ -37,6 +39,10 @@ class Source:
         self.rows: dict[TopicPartition, list[Row]] = {tp: [] for tp in PARTITIONS}
         self.ends: dict[TopicPartition, int] = dict.fromkeys(PARTITIONS, 0)
         self.seen: dict[TopicPartition, set[int]] = {tp: set() for tp in PARTITIONS}
+        # By partition the offsets and orders of its truncates, which no reading task yields.
+        self.truncates: dict[TopicPartition, list[tuple[int, bytes]]] = {tp: [] for tp in PARTITIONS}
+        # What the catalog says that truncates have left of topics.
+        self.fences: dict[str, Fence] = {}
 
     @property
     def order(self) -> str:
@@ -49,9 +55,11 @@ class Source:
         offset = self.ends[tp] + rec.hole
         headers = [{"key": key, "value": value} for key, value in rec.headers]
         timestamp = rec.time if rec.fixed else now_ms + rec.time
-        self.rows[tp].append(
-            row(tp.partition, offset, rec.key, rec.value, topic=tp.topic, timestamp=timestamp, headers=headers)
-        )
+        made = row(tp.partition, offset, rec.key, rec.value, topic=tp.topic, timestamp=timestamp, headers=headers)
+        if (rec.key, rec.value) == (None, TRUNCATE):
+            self.truncates[tp] += [(offset, order) for order in _last(made, "rank")]
+        else:
+            self.rows[tp].append(made)
         self.ends[tp] = offset + 1
 
     def identity(self, key: bytes | None) -> bytes | None:
@@ -66,11 +74,20 @@ class Source:
         if self.order == "timestamp":
             return (record["timestamp"],)
         if self.order.startswith(FIELD):
-            return tuple(
-                int.from_bytes(value.ljust(8, b"\0"), "big") for value in _last(record, self.order.removeprefix(FIELD))
-            )
+            return tuple(rank_of(value) for value in _last(record, self.order.removeprefix(FIELD)))
         values = _last(record, self.order.removeprefix("header:"))
         return tuple(int.from_bytes(value, "big", signed=True) for value in values if len(value) == 8)
+
+    def floor(self, tp: TopicPartition) -> tuple[int, ...]:
+        """Returns the least rank that a record of a partition has which is not late by a truncate."""
+        fence = self.fences.get(tp.topic)
+        return () if fence is None else (rank_of(fence.value),)
+
+    def is_before(self, tp: TopicPartition, rank: tuple[int, ...], offset: int) -> bool:
+        """Returns whether the truncates of its topic supersede a record."""
+        fence, floor = self.fences.get(tp.topic), self.floor(tp)
+        below = fence is not None and offset < fence.offsets.get(tp.partition, -1)
+        return rank < floor or (rank == floor and below)
 
     def is_bare(self, record: Row) -> bool:
         """Returns whether a record is a tombstone that takes the rank of the one before it."""
@@ -97,11 +114,30 @@ class Source:
             shares = {tp: _share(lo, hi, task, tasks) for tp, (lo, hi) in ranges.items()}
             found = {tp: self.between(tp, *share) for tp, share in shares.items() if share[0] < share[1]}
             ends = [
-                range_report(tp.partition, *shares[tp], records=len(records), topic=tp.topic)
+                range_report(
+                    tp.partition,
+                    *shares[tp],
+                    records=len(records),
+                    topic=tp.topic,
+                    **self._truncates(tp, *shares[tp]),
+                )
                 for tp, records in found.items()
             ]
             yields.append([*(self.compared(one) for records in found.values() for one in records), *ends])
         return yields
+
+    def _truncates(self, tp: TopicPartition, start: int, end: int) -> dict[str, Any]:
+        """Returns what a range report says of the truncates of some offsets."""
+        own = [(order, at) for at, order in self.truncates[tp] if start <= at < end]
+        if not own or not self.order.startswith(FIELD):
+            return {}
+        order, at = max(own)
+        return {
+            "truncates": len(own),
+            "last_truncate": max(at for _, at in own),
+            "truncate_order": order,
+            "truncate_at": at,
+        }
 
     def compared(self, found: Row) -> Row:
         """Returns a record with the identity of its key, where keys have any, and with the field to order it by."""
@@ -113,6 +149,11 @@ class Source:
 
 def _share(lo: int, hi: int, task: int, tasks: int) -> tuple[int, int]:
     return lo + (hi - lo) * task // tasks, lo + (hi - lo) * (task + 1) // tasks
+
+
+def rank_of(value: bytes) -> int:
+    """Returns a number that rises with the value of a field."""
+    return int.from_bytes(value.ljust(8, b"\0"), "big")
 
 
 def _last(record: Row, name: str) -> list[bytes]:

@@ -21,6 +21,10 @@ CRASH: Final = "crash"
 """The process ends and loses what it had in memory."""
 
 
+TRUNCATE: Final = b"TRUNCATE"
+"""The value of a record without a key that empties its topic (debezium.truncate=apply), if the order is a field."""
+
+
 class SourceRecord(NamedTuple):
     """A record in the source partition PARTITIONS[place], `hole` offsets behind the one before.
 

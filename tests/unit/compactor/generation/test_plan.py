@@ -21,8 +21,10 @@ from compactor.model.actions import (
     Refill,
     Reorder,
     Rescope,
+    SetFence,
     Skip,
 )
+from compactor.model.fence import Fence
 from compactor.model.log import Gap, Generation, OutputPoint, Run, lost_by
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState, apply
@@ -306,3 +308,35 @@ def test_another_fill_does_as_well() -> None:
     assert list(both[:2]) == [Reorder(order="timestamp"), Refill(fill="unavailable")]
     for fill in (None, "none"):
         assert not any(isinstance(each, Refill) for each in decided({T0: None, T1: None}, anew=True, fill=fill))
+
+
+FENCE = Fence(b"20", {0: 7})
+
+
+def test_after_a_truncate_each_log_goes_on_where_it_is() -> None:
+    """Its position is not what counts, nor what the source still has; the fence comes with the same commit."""
+    found = {T0: replace(AS_KNOWN[T0], start=70), T1: replace(AS_KNOWN[T1], output_end=7)}
+    actions = decided({T0: 60, T1: 0}, found=found, anew=True, accepts_loss=True, fences={"t": FENCE})
+    assert actions == [SetFence(topic="t", fence=FENCE), begun(2, 60, 100), begun(2, 0, 50, 1)]
+
+
+def test_what_a_log_keeps_after_a_truncate_comes_before_what_is_read() -> None:
+    """The generation begins at the first record that is carried over, behind its tombstones."""
+    change = OffsetChange(offsets={T0: 60, T1: 0}, anew=True, accepts_loss=True, fences={"t": FENCE})
+    plan = plan_change(state(), change, TOPICS, AS_KNOWN)
+    lead, carried = {T0: run(-2, 0, 2)}, {T0: run(33, 60, 4)}
+    (_, first, second) = actions_of(plan.carrying(carried), lead, carried)
+    assert isinstance(first, BeginGeneration)
+    assert isinstance(second, BeginGeneration)
+    assert (first.generation.start, first.carried, second.generation.start) == (33, carried[T0], 0)
+    log = apply(state(), [first]).log(T0)
+    assert [(each.start, each.end) for each in log.runs] == [(-2, 33), (33, 60)]
+    assert (log.published, log.position, log.end) == (-2, 33, 60)
+
+
+def test_a_fence_goes_if_all_logs_of_its_topic_are_read_again() -> None:
+    """Its truncates are read as well, and an operator can get rid of one. If some are read again it stays."""
+    fenced = state(SetFence(topic="t", fence=FENCE))
+    fences = [each for each in decided({T0: 0, T1: 0}, known=fenced, anew=True) if isinstance(each, SetFence)]
+    assert fences == [SetFence(topic="t", fence=None)]
+    assert not [each for each in decided({T0: 0}, known=fenced, anew=True) if isinstance(each, SetFence)]

@@ -25,6 +25,7 @@ def ours(offset: int, fold_end: int | None = None, output_offset: int | None = 9
         replace(ours(5), identity="json"),
         replace(ours(5), winners=WinnerRules("header:" + "v" * 249, "topic", "unavailable")),
         replace(ours(5), buckets=16),
+        replace(ours(5), generation=2, fence=b"n2500002", fence_at=7),
     ],
 )
 def test_metadata_comes_back(position: Position) -> None:

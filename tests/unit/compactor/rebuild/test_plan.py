@@ -6,6 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from compactor.errors import RebuildError
+from compactor.model.actions import SetFence
+from compactor.model.fence import Fence
 from compactor.model.log import Gap
 from compactor.model.position import Position, WinnerRules
 from compactor.model.record import TopicPartition
@@ -16,6 +18,7 @@ from compactor.rebuild.plan import (
     check_of_topic,
     check_outputs,
     check_rules,
+    fences_of,
     ids_of,
     position_of,
     restored,
@@ -192,3 +195,14 @@ def test_a_generation_that_was_not_sent_to_its_first_end_counts_what_the_source_
     made = restored(log, None, None, 0)
     at = position_of(made, log, "ours", 1, WINNERS)
     assert (at.generation, at.offset, at.fold_end, made.log.gaps) == (3, source_start, None, gaps)
+
+
+def test_what_truncates_have_left_of_a_topic_is_told_by_its_positions() -> None:
+    """The greatest value of all, and of each partition with it the offset; an older version's says nothing."""
+    positions = [(b"20", 5), (b"19", 9), (b"20", None), (None, None)]
+    logs = [
+        replace(lost(None), partition=place, position=Position(offset=9, catalog_id="lost", fence=value, fence_at=at))
+        for place, (value, at) in enumerate(positions)
+    ]
+    assert fences_of(logs) == (SetFence(topic="t", fence=Fence(b"20", {0: 5})),)
+    assert fences_of(logs[3:]) == ()

@@ -8,8 +8,10 @@ from typing import Any, Final
 import pyarrow as pa
 
 from compactor.model.record import SOURCE
-from connectors.chain.chain import TRUNCATED, Chain
+from connectors.chain.chain import Chain
+from connectors.chain.order_field import sortable
 from connectors.chain.spec import chain_faults, chain_spec
+from connectors.chain.truncates import TRUNCATED, UNORDERED
 from connectors.rejection import Stage, rejection_of
 from connectors.source.arrow_records import range_rows
 from connectors.source.plan import SourceRange
@@ -29,14 +31,17 @@ _ENVELOPE: Final = {
         {**_ROW, "field": "before"},
         {**_ROW, "field": "after"},
         {"field": "op", "type": "string"},
+        {"field": "source", "type": "struct", "optional": True, "fields": [{"field": "lsn", "type": "int64"}]},
     ],
 }
 COUNTED: Final = ("filtered", "truncates", "last_truncate")
 
 
-def event(op: str, row: dict[str, Any] | None) -> bytes:
-    """Returns a change event with the row after the change."""
-    return json.dumps({"schema": _ENVELOPE, "payload": {"before": None, "after": row, "op": op}}).encode()
+def event(op: str, row: dict[str, Any] | None, lsn: int | None = None) -> bytes:
+    """Returns a change event with the row after the change, and its place in the database's log."""
+    source = None if lsn is None else {"lsn": lsn}
+    payload = {"before": None, "after": row, "op": op, "source": source}
+    return json.dumps({"schema": _ENVELOPE, "payload": payload}).encode()
 
 
 def key(number: int) -> bytes:
@@ -73,6 +78,44 @@ def test_truncates_are_counted_by_their_range_report() -> None:
         {"filtered": 2, "truncates": 2, "last_truncate": 3},
         {"filtered": 0, "truncates": 0, "last_truncate": None},
     ]
+
+
+ORDERED: Final = {"compaction.order": "field:source.lsn", "debezium.truncate": "apply"}
+
+
+def truncates(*lsns: int | None) -> pa.RecordBatch:
+    """Returns truncates at the offsets from 0 on, at these places in the database's log."""
+    rows = [
+        {
+            "topic": "t",
+            "partition": 0,
+            "offset": at,
+            "timestamp": 7,
+            "timestamp_type": 0,
+            "value": event("t", None, lsn),
+        }
+        for at, lsn in enumerate(lsns)
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=SOURCE)
+
+
+def test_the_latest_truncate_by_the_order_is_reported_with_its_value() -> None:
+    """Of equal ones the last. It is that of the event, before the row is taken out of it."""
+    report = range_rows([(SourceRange("t", "id", 0, 0, 4), 0, 4)])
+    records, stated = chain(**ORDERED).through([truncates(20, 31, 31, 9), report])
+    assert records.num_rows == 0
+    said = stated["range"][0].as_py()
+    expected = {"truncates": 4, "last_truncate": 3, "truncate_order": sortable(31), "truncate_at": 2}
+    assert {name: said[name] for name in expected} == expected
+
+
+def test_a_truncate_without_the_field_of_the_order_is_a_bad_record() -> None:
+    """Nothing would be before it; with `warn` it is dropped as any other."""
+    report = range_rows([(SourceRange("t", "id", 0, 0, 1), 0, 1)])
+    refused, _ = chain(**ORDERED).through([truncates(None), report])
+    assert rejection_of(refused["rejected"][0].as_py()).message == f"{UNORDERED} {SWEEP}"
+    dropped, _ = chain(**{**ORDERED, "debezium.truncate": "warn"}).through([truncates(None), report])
+    assert dropped.num_rows == 0
 
 
 def test_a_truncate_can_be_refused_as_a_bad_record() -> None:
