@@ -26,7 +26,7 @@ _NEXT: Final = (
 )
 
 
-class Truncates(Struct, frozen=True):
+class PendingTruncates(Struct, frozen=True):
     """The truncates of a batch that are not applied yet.
 
     `offsets`: those of the last ones, by topic and partition. `fences`: what they have left of topics, by the order.
@@ -51,16 +51,16 @@ class Truncates(Struct, frozen=True):
         )
 
 
-def pending(state: CatalogState, batch: Batch) -> Truncates:
+def pending(state: CatalogState, batch: Batch) -> PendingTruncates:
     """Returns the truncates of `batch` that are not applied yet."""
     if state.order.startswith(FIELD):
-        return Truncates(fences=_fences(state, batch))
+        return PendingTruncates(fences=_fences(state, batch))
     last = _last(state, batch)
     refused: dict[str, RejectedRecordError] = {}
     for tp in last:
         if (count := len(state.logs_of(tp.topic))) > 1 and tp.topic not in refused:
             refused[tp.topic] = _several_partitions(state, tp, count)
-    return Truncates({tp: offset for tp, offset in last.items() if tp.topic not in refused}, refused=refused)
+    return PendingTruncates({tp: offset for tp, offset in last.items() if tp.topic not in refused}, refused=refused)
 
 
 def without_applied(state: CatalogState, batch: Batch) -> Batch:
