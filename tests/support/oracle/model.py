@@ -154,9 +154,13 @@ class LogModel:
             self.planned, self.sent = {self.start}, {self.start}
         rows = self._source.between(self.tp, self.begun, self.end)
         self.late = {each["offset"] for each in rows} - set(kept)
-        self._taken, self._values, self._previous = before._taken, before._values, before._previous
+        self._taken, self._values, self._previous = before.decisions()
         self._folded = [(self.begun, self.end), *((self.first, self.begun) for _ in self.lead[:1])]
         self.arrived_ms |= dict.fromkeys(kept, now_ms)
+
+    def decisions(self) -> tuple[dict[int, tuple[int, ...]], dict[int, bytes | None], tuple[bytes | None, bool] | None]:
+        """Returns the ranks that bare tombstones took, what became of values, and whether the last record was late."""
+        return self._taken, self._values, self._previous
 
     def left_after(self, log: PartitionLog) -> tuple[set[int], set[int]]:
         """Returns the offsets of the records of `log` that the truncates leave: those that must stay, and that may.
