@@ -18,6 +18,7 @@ from compactor.errors import SnapshotError
 from compactor.model.actions import (
     AddTopic,
     AnyAction,
+    BeginGeneration,
     CloseTopic,
     Refill,
     RenewTopic,
@@ -25,10 +26,17 @@ from compactor.model.actions import (
     Reorder,
     Rescope,
     RestoreLog,
+    SetFence,
 )
+from compactor.model.fence import Fence
+from compactor.model.log import Generation, generation_of
 from compactor.model.record import TopicPartition
 from compactor.model.state import OF_TOPIC
 from compactor.quarantine.quarantine import QuarantineManager
+from compactor.runs import paths
+from compactor.runs.reader import read
+from compactor.runs.scan import whole
+from compactor.runs.writer import RunTarget, write_run
 from compactor.settings import CompactionPolicy, EngineSettings
 from compactor.snapshot.snapshots import Snapshots
 from tests.support.engine import Row, gathered, range_report, row
@@ -113,7 +121,8 @@ class _History:
     def one_winner_over_a_topic(self) -> None:
         """Keys of a topic that is deleted soon have one winner over its partitions; after that none have."""
         added = AddTopic(topic="s", topic_id="id-s", output="s.compacted", output_id="id-s.compacted", outputs=2)
-        self._commit(added, CloseTopic(topic="s", reason="deleted"), Rescope(scope=OF_PARTITION))
+        emptied = SetFence(topic="s", fence=Fence(b"n2500002", {1: 7}))
+        self._commit(added, emptied, CloseTopic(topic="s", reason="deleted"), Rescope(scope=OF_PARTITION))
         self._simulation.source.of_topics = False
 
     def fold_and_snapshot(self) -> None:
@@ -201,12 +210,24 @@ class _History:
         state = self._simulation.components.catalog.state
         renewed = RenewTopic(topic="u", topic_id="id-u", output_id=state.topics["u"].output_id)
         self._commit(Reorder(order=ORDER), Refill(fill=filling.NAME), RestoreLog(log=state.log(T1)), renewed)
+        self._carry_over(T2)
         place = PARTITIONS.index(T2)
         self._do(ChangeOffset(place, None), ChangeOffset(place, FIRST_OF_T2), Tick())
         source = self._simulation.source
         published = self._simulation.components.catalog.state.log(U0).published
         self._do(ChangeOffset(PARTITIONS.index(U0), source.ends[U0]))
         source.rows[U0] = [row for row in source.rows[U0] if row["offset"] < published]  # the others were given up
+
+    def _carry_over(self, tp: TopicPartition) -> None:
+        """A log begins again with what it keeps, as after a truncate."""
+        storage, log = self._simulation.storage, self._simulation.components.catalog.state.log(tp)
+        target = RunTarget(storage=storage, prefix=paths.prefix(log.bucket, "generation"), max_bytes=1 << 27)
+        rows = [batch for batch in read(storage, whole(log)) if batch["offset"][0].as_py() >= 0]
+        start = rows[0]["offset"][0].as_py()
+        carried = write_run(rows, target, "generation.carry", start, log.end, self._now)
+        assert carried is not None
+        begun = Generation(number=generation_of(log) + 1, start=start, first_end=log.end, output_offset=0)
+        self._commit(BeginGeneration(topic=tp.topic, partition=tp.partition, generation=begun, carried=carried))
 
     def end(self) -> None:
         """A publish is broken off inside its fold."""
