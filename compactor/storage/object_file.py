@@ -101,6 +101,10 @@ class ObjectWriter(io.RawIOBase):
         """Returns True."""
         return True
 
+    def tell(self) -> int:
+        """Returns how many bytes were written."""
+        return self._sent + len(self._waiting)
+
     def write(self, data: Any, /) -> int:
         """Writes all of `data`; returns its length in bytes. Raises StorageError."""
         self._waiting += data

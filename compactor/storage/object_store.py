@@ -57,6 +57,11 @@ class ObjectStorage:
         self._folder = folder.strip("/")
 
     @property
+    def bucket(self) -> StoreBucket:
+        """The bucket and how it is reached, for libraries that read and write it themselves."""
+        return self._bucket
+
+    @property
     def location(self) -> str:
         return self.url("").rstrip("/")
 

@@ -36,9 +36,11 @@ def table_faults(
         )
     if location is None:
         yield Fault("snapshot.table", "has no effect without snapshot.location; set that too.")
-    elif not is_local(location) and not catalog:
-        text = "cannot be: in an object store only Iceberg tables of a catalog are written; set iceberg.catalog.type."
+    elif kind == "iceberg" and not is_local(location) and not catalog:
+        text = "cannot be: the SQL catalog is a file in a folder, not in an object store; set iceberg.catalog.type."
         yield Fault("snapshot.table", f'"{kind}" {text}')
+    elif kind == "delta" and not (is_local(location) or location.startswith("s3:")):
+        yield Fault("snapshot.table", '"delta" cannot be: its tables are in folders and on S3 only.')
     if not all(part.strip() for part in name.split(".")):
         yield Fault("snapshot.table.name", f'"{name}" has an empty part between dots.')
 

@@ -11,11 +11,14 @@ from compactor.errors import SnapshotError
 from compactor.ports import TableVersion
 from compactor.snapshot.location import snapshot_storage
 from compactor.storage.base import Storage
+from compactor.storage.object_client import StoreBucket
+from compactor.storage.object_store import ObjectStorage
 from connectors.config.connector import ConnectorConfig
 from connectors.config.secrets import is_secret
 from connectors.config.table_rules import CATALOG
 from connectors.known_values import remember_setting
 from connectors.placeholders import resolve
+from connectors.tables.stores import delta_options, iceberg_properties
 from connectors.tables.topic_tables import TopicTables
 
 if TYPE_CHECKING:
@@ -32,9 +35,10 @@ def tables_of(connector: ConnectorConfig, place: Storage | None, stopped: Callab
     if connector.snapshot_table == "none" or place is None:
         return None
     opener = {"delta": _delta, "iceberg": _iceberg}[connector.snapshot_table]
+    bucket = place.bucket if isinstance(place, ObjectStorage) else None
     settings = f"{connector.snapshot_table}:{connector.snapshot_table_name}"
     return TopicTables(
-        opener(connector, snapshot_storage(place)),
+        opener(connector, snapshot_storage(place), bucket),
         connector.snapshot_file_bytes,
         connector.snapshot_retention_count,
         settings,
@@ -49,18 +53,22 @@ def identifier_of(connector: ConnectorConfig, topic: str) -> tuple[str, ...]:
     return tuple(_NOT_IN_NAMES.sub("_", part.replace("${topic}", topic)) for part in parts)
 
 
-def _delta(connector: ConnectorConfig, place: Storage) -> Callable[[TableVersion], TableFiles]:
+def _delta(
+    connector: ConnectorConfig, place: Storage, bucket: StoreBucket | None
+) -> Callable[[TableVersion], TableFiles]:
     def table(version: TableVersion) -> TableFiles:
         try:
             from connectors.tables.delta import DeltaFiles
         except ImportError as error:
             raise _not_installed(connector, error) from error
-        return DeltaFiles(place.sub(version.connector, version.topic, "delta"), version)
+        return DeltaFiles(place.sub(version.connector, version.topic, "delta"), version, delta_options(bucket))
 
     return table
 
 
-def _iceberg(connector: ConnectorConfig, place: Storage) -> Callable[[TableVersion], TableFiles]:
+def _iceberg(
+    connector: ConnectorConfig, place: Storage, bucket: StoreBucket | None
+) -> Callable[[TableVersion], TableFiles]:
     def table(version: TableVersion) -> TableFiles:
         try:
             from pyiceberg.catalog import AVAILABLE_CATALOGS, CatalogType, load_catalog
@@ -71,10 +79,10 @@ def _iceberg(connector: ConnectorConfig, place: Storage) -> Callable[[TableVersi
             raise _not_installed(connector, error) from error
         properties, location = _properties(connector), None
         if not properties:
-            address = f"sqlite:///{place.location}/{CATALOG}?timeout={_LOCKED_S}"
-            properties = {"type": "sql", "uri": address, "warehouse": place.url("")}
+            properties = {"type": "sql", "uri": f"sqlite:///{place.location}/{CATALOG}?timeout={_LOCKED_S}"}
             location = place.url(f"{version.connector}/{version.topic}/iceberg")
         AVAILABLE_CATALOGS[CatalogType.REST] = partial(BoundedRestCatalog, is_secret)
+        properties = iceberg_properties(bucket, place.url(""), properties)
         catalog = load_catalog("keyfold", **properties)
         return IcebergFiles(catalog, identifier_of(connector, version.topic), location, version.connector)
 

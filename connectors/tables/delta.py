@@ -24,12 +24,11 @@ from deltalake.transaction import AddAction, RemoveAction, create_table_with_add
 from compactor.errors import SnapshotError
 from compactor.ports import TableVersion
 from compactor.storage.base import Storage
+from compactor.storage.limits import LARGE_BYTES
 from connectors.tables.columns import DELTA, TableFormat
 from connectors.tables.positions import PLACE
 from connectors.tables.table_files import TableChange, TableConflictError, TableFile, TableHead
 
-_LAST: Final = 20
-"""Commits among which our last one is looked for first."""
 _KEPT_BY: Final = frozenset({"delta.deletedFileRetentionDuration", "delta.logRetentionDuration"})
 """Properties by which a table's owner says how long its older versions stay."""
 _OWN_FILE: Final = re.compile(r"part-\d{8}T\d{6}Z-[0-9A-Za-z]+-[0-9a-f]{16}\.parquet")
@@ -47,16 +46,17 @@ class DeltaFiles:
 
     format: TableFormat = DELTA
 
-    def __init__(self, place: Storage, version: TableVersion) -> None:
+    def __init__(self, place: Storage, version: TableVersion, options: dict[str, str] | None = None) -> None:
         self._place = place
         self._version = version
+        self._options = options
         # The id of our transactions: the table keeps the epoch of the last one.
         self._app = f"keyfold/{version.catalog_id}/{version.topic}"
 
     def head(self) -> TableHead | None:
         """Reads the newest version."""
         try:
-            table = DeltaTable(self._place.location)
+            table = self._opened()
         except TableNotFoundError:
             return None
         if table.metadata().partition_columns:
@@ -65,7 +65,7 @@ class DeltaFiles:
                 "keyfold writes tables without partitions; set another snapshot.location.",
             )
         epoch = table.transaction_version(self._app)
-        noted = _noted(table) or ({} if epoch is None else _known_by(self._version, epoch))
+        noted = self._noted(table.version()) or ({} if epoch is None else _known_by(self._version, epoch))
         return TableHead(table, pa.schema(table.schema().to_arrow()), list(self._files(table)), noted)
 
     def begin(self, head: TableHead | None, schema: pa.Schema, replaced: Sequence[str] | None) -> TableChange:
@@ -73,11 +73,12 @@ class DeltaFiles:
         if head is not None and replaced is None and len(schema) > len(head.schema):
             _add_columns(head, schema)
         table = None if head is None else head.handle
-        return _DeltaChange(self._place, table, schema, self._app, self._version, whole=replaced is not None)
+        is_whole = replaced is not None
+        return _DeltaChange(self._place, table, schema, self._app, self._version, self._options, whole=is_whole)
 
     def expire(self, keep: int) -> None:
         """Removes files that the newest `keep` versions do not need; those of others' open commits stay."""
-        table = DeltaTable(self._place.location)
+        table = self._opened()
         if "delta.deletedFileRetentionDuration" in table.metadata().configuration:
             table.vacuum(dry_run=False)  # the table's own rule
             return
@@ -95,7 +96,7 @@ class DeltaFiles:
         writer may be about to commit its own.
         """
         try:
-            table = DeltaTable(self._place.location)
+            table = self._opened()
         except TableNotFoundError:
             return None
         rules = sorted(_KEPT_BY.intersection(table.metadata().configuration))
@@ -110,6 +111,26 @@ class DeltaFiles:
         old = {path for path in there if (entry := _ENTRY.match(path)) and int(entry[1]) < newest}
         self._place.delete_all(sorted(unneeded | own | old))
         return None
+
+    def _opened(self) -> DeltaTable:
+        return DeltaTable(self._place.location, storage_options=self._options)
+
+    def _noted(self, newest: int) -> dict[str, str]:
+        """Returns the properties of our last commit, if the log has it still.
+
+        `DeltaTable.history` would hold Python's lock while it waits for a store, and with it the whole worker.
+        """
+        there = {info.path for info in self._place.walk("_delta_log")}
+        for version in range(newest, -1, -1):
+            path = f"_delta_log/{version:020}.json"
+            if path not in there:
+                break
+            lines = self._place.read(path, LARGE_BYTES).splitlines()
+            commits = (json.loads(line).get("commitInfo") for line in lines if b'"commitInfo"' in line)
+            for commit in commits:
+                if commit and "keyfold.snapshot.id" in commit:
+                    return {name: str(value) for name, value in commit.items() if name.startswith("keyfold.")}
+        return {}
 
     def _files(self, table: DeltaTable) -> Iterator[TableFile]:
         marked = set[str]()
@@ -134,6 +155,7 @@ class _DeltaChange:
         schema: pa.Schema,
         app: str,
         version: TableVersion,
+        options: dict[str, str] | None,
         *,
         whole: bool,
     ) -> None:
@@ -142,6 +164,7 @@ class _DeltaChange:
         self._schema = schema
         self._app = app
         self._version = version
+        self._options = options
         self._whole = whole
         # Files that are complete; threads append to it.
         self._added: list[AddAction] = []
@@ -172,6 +195,7 @@ class _DeltaChange:
                     partition_by=[],
                     name=self._version.topic,
                     commit_properties=commit,
+                    storage_options=self._options,
                 )
             elif self._whole:
                 self._table.create_write_transaction(
@@ -215,15 +239,6 @@ def _add_columns(head: TableHead, schema: pa.Schema) -> None:
 
 def _now_ms() -> int:
     return int(time() * 1000)
-
-
-def _noted(table: DeltaTable) -> dict[str, str]:
-    """Returns the properties of our last commit, if the log has it still."""
-    for limit in (_LAST, None):
-        for commit in table.history(limit):
-            if "keyfold.snapshot.id" in commit:
-                return {name: str(value) for name, value in commit.items() if name.startswith("keyfold.")}
-    return {}
 
 
 def _known_by(version: TableVersion, epoch: int) -> dict[str, str]:

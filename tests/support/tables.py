@@ -15,7 +15,7 @@ from pyiceberg.table import Table
 from compactor.ports import TableVersion
 from compactor.storage.local import LocalStorage
 from connectors.config.connector import ConnectorConfig
-from connectors.runtime.open_tables import tables_of
+from connectors.runtime.open_tables import identifier_of, tables_of
 from connectors.tables.table_files import TableChange, TableFiles, TableHead
 from connectors.tables.topic_tables import TopicTables
 
@@ -23,22 +23,39 @@ SCHEMA = pa.schema([("name", pa.string()), ("n", pa.int32()), ("_partition", pa.
 
 
 class Tables:
-    """The table of topic `t` of connector `c` in one format."""
+    """The table of topic `t` of connector `c` in one format.
 
-    def __init__(self, kind: str, folder: Path, **settings: object) -> None:
+    It is below `folder`, or below `place`: then `delta()` reads it with `options`. `iceberg()` reads it by the catalog
+    of `settings`, or the one in the folder.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        folder: Path,
+        place: Any = None,
+        options: Any = None,
+        **settings: object,
+    ) -> None:
         self.kind = kind
         self.folder = folder
-        place = LocalStorage(str(folder))
+        place = place or LocalStorage(str(folder))
+        self._delta = place.sub("c", "t", "delta").location
+        self._options = options
+        catalog = {name.removeprefix("iceberg.catalog."): str(settings[name]) for name in settings if "catalog" in name}
+        self._catalog = catalog or {"type": "sql", "uri": f"sqlite:///{folder}/iceberg.db"}
         given = {
             "name": "c",
             "connector.class": "keyfold.CompactedTopic",
             "topics": "t",
-            "snapshot.location": str(folder),
+            "snapshot.location": place.location,
             "snapshot.value.format": "typed",
             "snapshot.table": kind,
             **settings,
         }
-        made = tables_of(ConnectorConfig.model_validate(given), place, lambda: False)
+        config = ConnectorConfig.model_validate(given)
+        self._identifier = identifier_of(config, "t")
+        made = tables_of(config, place, lambda: False)
         assert made is not None
         self.tables: TopicTables = made
         self._taken = 0
@@ -77,12 +94,11 @@ class Tables:
 
     def delta(self) -> DeltaTable:
         """Opens the Delta table."""
-        return DeltaTable(self.folder / "c" / "t" / "delta")
+        return DeltaTable(self._delta, storage_options=self._options)
 
     def iceberg(self) -> Table:
         """Opens the Iceberg table."""
-        catalog = load_catalog("keyfold", type="sql", uri=f"sqlite:///{self.folder}/iceberg.db")
-        return catalog.load_table(("c", "t"))
+        return load_catalog("keyfold", **{**self._catalog, **(self._options or {})}).load_table(self._identifier)
 
     def rows(self) -> list[dict[str, Any]]:
         """Reads the table, by partition and offset."""

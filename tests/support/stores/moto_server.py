@@ -1,27 +1,42 @@
-"""An S3 server in this process (moto), with one bucket; everything is in memory."""
+"""A server of S3 and Glue (moto), with one bucket; everything is in its memory.
+
+It is a process of its own: a library that waits for an answer may hold Python's lock meanwhile.
+"""
 
 from __future__ import annotations
 
-import logging
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 import httpx
-from moto.server import ThreadedMotoServer
 
+from connectors.dev.embedded_kafka import free_port
+from tests.support.kafka import wait_until
 from tests.support.stores.running import BUCKET, RunningStore, s3_keys
+
+STARTED_S: Final = 60.0
 
 
 @contextmanager
 def moto_server() -> Iterator[RunningStore]:
     """Runs one during the block."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    logging.getLogger("werkzeug").disabled = True  # a line for each request
-    server.start()
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        host, port = server.get_host_and_port()
-        url = f"http://{host}:{port}"
-        httpx.put(f"{url}/{BUCKET}").raise_for_status()
+        wait_until(lambda: _has_bucket(url), "moto answers", STARTED_S)
         yield RunningStore("moto", url, f"s3://{BUCKET}", s3_keys)
     finally:
-        server.stop()
+        process.kill()
+        process.wait()
+
+
+def _has_bucket(url: str) -> bool:
+    try:
+        return httpx.put(f"{url}/{BUCKET}", timeout=5.0).is_success
+    except httpx.HTTPError:
+        return False

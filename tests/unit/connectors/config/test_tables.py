@@ -23,7 +23,7 @@ BASE = {
     [
         ({"snapshot.table": "delta", "snapshot.value.format": "bytes"}, "set snapshot.value.format=typed"),
         ({"snapshot.table": "delta", "snapshot.location": "none"}, "has no effect without snapshot.location"),
-        ({"snapshot.table": "delta", "snapshot.location": "s3://b/p"}, "only Iceberg tables of a catalog"),
+        ({"snapshot.table": "delta", "snapshot.location": "az://b/p"}, "in folders and on S3 only"),
         ({"snapshot.table": "iceberg", "snapshot.location": "s3://b/p"}, "set iceberg.catalog.type"),
         ({"snapshot.table": "delta", "snapshot.table.name": "x"}, "has no effect without snapshot.table=iceberg"),
         ({"iceberg.catalog.type": "rest"}, "has no effect without snapshot.table=iceberg"),

@@ -1,0 +1,78 @@
+"""Tables of Delta and Iceberg in object stores, reached by the settings of snapshot.location alone."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from compactor.errors import SnapshotError
+from compactor.storage.locations import open_storage
+from connectors.tables.stores import delta_options, iceberg_properties
+from tests.support.stores.running import RunningStore
+from tests.support.tables import Tables, row
+
+AB: Final = [row(0, "a"), row(1, "b")]
+S3: Final = pytest.mark.parametrize("s3", ["moto", "s3_proxy"])
+
+
+def _tables(kind: str, store: RunningStore, folder: Path, **settings: Any) -> Tables:
+    place: Any = open_storage(f"{store.location}/{secrets.token_hex(8)}", store.options())
+    if kind == "delta":
+        return Tables(kind, folder, place, delta_options(place.bucket), **settings)
+    catalog = {"type": "sql", "uri": f"sqlite:///{folder}/lake.db"}
+    own = {f"iceberg.catalog.{name}": text for name, text in catalog.items()}
+    return Tables(kind, folder, place, iceberg_properties(place.bucket, place.url(""), catalog), **own, **settings)
+
+
+def _goes_on(tables: Tables) -> None:
+    """Commits as a worker does: new rows, a newer owner, another writer, an older owner, expiry."""
+    for state in (AB, [*AB, row(2, "c")]):
+        tables.commit(state)
+        assert tables.rows() == state
+    tables.delete("b")
+    tables.commit([*AB, row(3, "d")], epoch=2)
+    assert tables.rows() == [*AB, row(3, "d")]
+    with pytest.raises(SnapshotError, match="committed by the owner of epoch 2; this one has 1"):
+        tables.commit(AB)
+    tables.commit([row(4, "e")], epoch=2)
+    tables.commit([row(5, "f")], epoch=2)
+    assert tables.rows() == [row(5, "f")]
+    newest = tables.commit([row(6, "g")], epoch=2)
+    assert tables.tables.purge(newest) is None
+    assert tables.rows() == [row(6, "g")]
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+@S3
+def test_a_table_is_kept(kind: str, s3: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """A table in a store equals each snapshot, with the fence and others' commits as in a folder."""
+    _goes_on(_tables(kind, request.getfixturevalue(s3), tmp_path))
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+@S3
+def test_no_secret_is_written(
+    kind: str, s3: str, tmp_path: Path, request: pytest.FixtureRequest, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Neither a file of the table, nor its catalog, the log, or an error has the secret of the store."""
+    store: RunningStore = request.getfixturevalue(s3)
+    secret = "of-a-store-8Hq3Zt"
+    marked = RunningStore(
+        store.name, store.url, store.location, lambda url: {**store.keys(url), "storage.s3.secret.access.key": secret}
+    )
+    tables = _tables(kind, marked, tmp_path)
+    tables.commit(AB)
+    place: Any = open_storage(store.location, store.options())
+    everything = [place.read(info.path) for info in place.walk("") if info.bytes]
+    assert everything
+    assert not [data for data in [*everything, *map(Path.read_bytes, tmp_path.glob("*.db"))] if secret.encode() in data]
+    gone = RunningStore(store.name, "http://127.0.0.1:9", store.location, lambda _: marked.keys("http://127.0.0.1:9"))
+    refused = _tables(kind, gone, tmp_path / "refused")
+    refused.folder.mkdir()
+    version = refused.version("s1", [AB])
+    with pytest.raises(SnapshotError) as caught:
+        refused.tables.commit(version)
+    assert secret not in caught.value.message + "".join(capfd.readouterr())
