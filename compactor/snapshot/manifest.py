@@ -22,6 +22,7 @@ from compactor.model.times import LAST_MS
 from compactor.ports import ColumnTypes, Tables
 from compactor.settings import CompactionPolicy
 from compactor.snapshot.content import APPEND, LATEST, end_of, records_of
+from compactor.snapshot.partitions import PartitionField
 from compactor.storage.base import Storage
 from compactor.storage.limits import LARGE_BYTES
 
@@ -63,6 +64,7 @@ class Unplaced(Struct, frozen=True):
 class Typed(Struct, frozen=True, kw_only=True):
     """What a typed snapshot says of its columns.
 
+    `partition_by` are the fields by which files lie in folders, in Hive's manner; each file has these columns as well.
     `settings` differs if the columns of two snapshots are made in other ways. `renamed`: the field of each column that
     has another name. `unplaced` counts records by the column that holds them whole, `first` has some of them. `kept` is
     what the next snapshot begins its columns with, by side. `converters` has by side what reads and writes the bytes
@@ -73,6 +75,7 @@ class Typed(Struct, frozen=True, kw_only=True):
     value_format: str
     key_format: str
     metadata_columns: tuple[str, ...]
+    partition_by: tuple[str, ...] = ()
     settings: str
     renamed: dict[str, str] = {}
     unplaced: dict[str, int] = {}
@@ -94,7 +97,7 @@ class TypedInputs(Struct, frozen=True, kw_only=True):
     """What a typed snapshot is made by: the types of keys and values, None if they stay bytes.
 
     `metadata`: the metadata columns that it has. `by_default`: the sides for which no setting says that they are typed.
-    `tables`: what keeps a table of each topic equal to it.
+    `tables`: what keeps a table of each topic equal to it. `partitions`: the levels of folders that files lie in.
     """
 
     key: ColumnTypes | None
@@ -102,6 +105,7 @@ class TypedInputs(Struct, frozen=True, kw_only=True):
     metadata: tuple[str, ...]
     by_default: frozenset[str] = frozenset()
     tables: Tables | None = None
+    partitions: tuple[PartitionField, ...] = ()
 
     def after(self, newest: Manifest | None) -> TypedInputs | None:
         """Returns what the snapshot after `newest` is made by: a side of bytes stays so unless a setting says typed.
@@ -121,7 +125,8 @@ class TypedInputs(Struct, frozen=True, kw_only=True):
     def settings(self) -> str:
         """What decides how the columns are made, as one text."""
         sides = (types.settings if types is not None else "bytes" for types in (self.value, self.key))
-        return " ".join([*sides, *self.metadata, *([self.tables.settings] if self.tables is not None else [])])
+        by = map(str, self.partitions)
+        return " ".join([*sides, *self.metadata, *by, *([self.tables.settings] if self.tables is not None else [])])
 
 
 class WrittenFiles(Struct, frozen=True, kw_only=True):

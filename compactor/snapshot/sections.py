@@ -88,7 +88,7 @@ def comparable(array: pa.Array) -> pa.Array:
 
 def in_order(rows: pa.Table, keys: int) -> pa.Table:
     """Returns `rows` sorted by their last `keys` columns, nulls last."""
-    return rows.take(_order(_keys_of(rows, keys)))
+    return rows if not keys else rows.take(_order(_keys_of(rows, keys)))
 
 
 def write_section(folder: Storage, path: str, rows: pa.Table, keys: int) -> Section:

@@ -28,7 +28,7 @@ from compactor.ports import ColumnTypes, Decoded, Decoder
 from compactor.runs.reader import read_file_range
 from compactor.runs.scan import FileRange
 from compactor.runs.writer import ParquetFile
-from compactor.snapshot import manifest, sections
+from compactor.snapshot import manifest, partitions, sections
 from compactor.snapshot.content import LATEST, is_held
 from compactor.snapshot.data_files import TABLE, create_file, empty_file, split_work
 from compactor.snapshot.manifest import DataFile, SnapshotInputs, Typed, TypedInputs, Unplaced, WrittenFiles
@@ -116,7 +116,14 @@ def write_typed(
     taken = {"value": [*METADATA, *REST.values()], "key": []}
     with _reading("columns"):
         layouts = {side: types.layout(kinds[side], kept.get(side), taken[side]) for side, types in sides.items()}
-    table = TypedTable(layouts=layouts, metadata=typed.metadata, strings=inputs.strings)
+    table = TypedTable(
+        layouts=layouts,
+        metadata=typed.metadata,
+        strings=inputs.strings,
+        partitions=typed.partitions,
+        appends=inputs.mode != LATEST,
+    )
+    partitions.check_columns(typed.partitions, table.schema)
     mode, file_bytes = inputs.mode, inputs.file_bytes
 
     is_alone = len(work) == 1
@@ -136,6 +143,7 @@ def write_typed(
         rows += _merged(spark, folder, table, file_bytes, sorted_parts, most)
     reports = [msgspec.json.decode(row["report"], type=_Report) for row in rows if row["report"]]
     files = [DataFile(**{name: row[name] for name in _FILES.names[:4]}) for row in rows if row["path"]]
+    partitions.check_count({file.path.rpartition("/")[0] for file in files})
     counts = sum((Counter(report.counts) for report in reports), Counter[str]())
     first = sorted(
         (each for report in reports for each in report.first), key=lambda each: (each.partition, each.offset)
@@ -148,6 +156,7 @@ def write_typed(
             value_format="typed" if "value" in layouts else "bytes",
             key_format="typed" if "key" in layouts else "bytes",
             metadata_columns=typed.metadata,
+            partition_by=tuple(map(str, typed.partitions)),
             settings=typed.settings,
             renamed=_renamed(table),
             unplaced=dict(sorted(counts.items())),
@@ -193,18 +202,19 @@ def _written(
     folder: Storage, table: TypedTable, file_bytes: int, groups: Iterable[tuple[str, pa.Table]]
 ) -> Iterator[pa.RecordBatch]:
     """Writes each of `groups` as a row group, and yields the files; each has the name of its first group."""
-    rest = iter(groups)
-    group = next(rest, None)
-    while group is not None:
-        name, rows = group
+    rest = ((name, place, rows) for name, group in groups for place, rows in table.parts(group))
+    part, places = next(rest, None), set[str]()
+    while part is not None:
+        name, place, rows = part
+        places.add(place)
+        partitions.check_count(places)
         options = _options(table.bloom_paths(), rows.num_rows)
-        with create_file(folder, f"data/{name}.parquet", table.schema, options) as file:
+        with create_file(folder, f"data/{place}{name}.parquet", table.schema, options) as file:
             records = 0
-            while group is not None and file.bytes < file_bytes:
-                rows = group[1].select(range(len(table.schema)))
-                file.write(rows)
-                records += rows.num_rows
-                group = next(rest, None)
+            while part is not None and part[1] == place and file.bytes < file_bytes:
+                file.write(part[2])
+                records += part[2].num_rows
+                part = next(rest, None)
         hit("snapshot.file")
         yield _file_row(file, records)
 
@@ -284,7 +294,10 @@ class _TypedCopy:
         """Writes data files; or sorted sections, unless this task `is_alone` and has no more than one."""
         groups = self._groups(file_ranges)
         if self._mode != LATEST:  # every record, as the log has them
-            named = ((f"{group.partition:05d}-{group.offset:020d}", group.rows) for group in groups)
+            keys = self._table.keys
+            named = (
+                (f"{group.partition:05d}-{group.offset:020d}", sections.in_order(group.rows, keys)) for group in groups
+            )
             yield from _written(self._folder, self._table, self._file_bytes, named)
         else:
             yield from self._sorted(groups, number, is_alone=is_alone)
@@ -341,9 +354,10 @@ class _TypedCopy:
             yield from self._decoded(records.slice(0, half))
             yield from self._decoded(records.slice(half))
             return
-        for side, each in decoded.items():
+        placed = self._table.placed(decoded)
+        for side, each in placed.items():
             self._note(records, REST[side], each.unplaced)
-        yield records, decoded
+        yield records, placed
 
     def _note(self, records: pa.RecordBatch, column: str, unplaced: Mapping[int, str]) -> None:
         """Counts records that fit no column, and names the first of them."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 from msgspec import Struct
 
 from compactor.model.record import TopicPartition
 from compactor.ports import WHOLE, ColumnLayout, Decoded
+from compactor.snapshot import partitions
 from compactor.snapshot.data_files import TABLE, text_column, times_of
+from compactor.snapshot.partitions import PartitionField
 from compactor.snapshot.sections import comparable
 
 KEY: Final = "_key"
@@ -33,11 +36,16 @@ _SORTED: Final = (pa.types.is_integer, pa.types.is_string, pa.types.is_date, pa.
 
 
 class TypedTable(Struct, frozen=True, kw_only=True):
-    """The columns of one typed snapshot. A side without a layout stays bytes; `strings` are those that are UTF-8."""
+    """The columns of one typed snapshot. A side without a layout stays bytes; `strings` are those that are UTF-8.
+
+    `appends`: rows stay in the log's order, within `partitions`; otherwise they are by key.
+    """
 
     layouts: Mapping[str, ColumnLayout]
     metadata: tuple[str, ...]
     strings: frozenset[str]
+    partitions: tuple[PartitionField, ...] = ()
+    appends: bool = False
 
     @property
     def schema(self) -> pa.Schema:
@@ -52,7 +60,8 @@ class TypedTable(Struct, frozen=True, kw_only=True):
 
         `decoded` is as in `rows`.
         """
-        rows, keys = self.rows(records, tp, decoded), self._sort_keys(records, decoded)
+        rows = self.rows(records, tp, decoded)
+        keys = [*(partitions.values_of(field, rows) for field in self.partitions), *self._sort_keys(records, decoded)]
         schema = rows.schema
         for number, key in enumerate(keys):
             schema = schema.append(pa.field(f"\0{number}", key.type))
@@ -76,7 +85,38 @@ class TypedTable(Struct, frozen=True, kw_only=True):
     @property
     def keys(self) -> int:
         """The number of columns, the last of a batch, by which rows are sorted."""
-        return len(self._key_parts) + len(_PLACE)
+        return len(self.partitions) + (0 if self.appends else len(self._key_parts) + len(_PLACE))
+
+    def parts(self, rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+        """Yields of sorted `rows` those of each partition, without what they are sorted by, and the partition's folder.
+
+        The folder is empty if there are no partitions, and ends with `/` otherwise.
+        """
+        own = rows.select(range(len(self.schema)))
+        if not self.partitions:
+            yield "", own
+            return
+        first = len(self.schema)
+        values = rows.columns[first : first + len(self.partitions)]
+        for of, part in partitions.split(own, values):
+            yield f"{partitions.folder_of(self.partitions, of)}/", part
+
+    def placed(self, decoded: Mapping[str, Decoded]) -> Mapping[str, Decoded]:
+        """Returns `decoded` without values of which no folder can be named by their partition: they fit no column."""
+        values = decoded.get("value")
+        if values is None:
+            return decoded
+        texts = [values.columns.field(at) for at in self._text_partitions(values.columns.type)]
+        unfit = np.any([partitions.is_unfit(each) for each in texts], axis=0) if texts else np.zeros(0, bool)
+        if not unfit.any():
+            return decoded
+        kept = values.columns.take(pa.array(np.arange(len(unfit)), mask=unfit))
+        unplaced = {**dict.fromkeys(np.flatnonzero(unfit).tolist(), partitions.UNFIT), **values.unplaced}
+        return {**decoded, "value": Decoded(kept, unplaced)}
+
+    def _text_partitions(self, columns: pa.StructType) -> list[int]:
+        named = (columns.get_field_index(field.column) for field in self.partitions)
+        return [at for at in named if at >= 0 and pa.types.is_string(columns.field(at).type)]
 
     @property
     def _key_parts(self) -> Sequence[int]:
@@ -87,6 +127,8 @@ class TypedTable(Struct, frozen=True, kw_only=True):
 
     def _sort_keys(self, records: pa.RecordBatch, decoded: Mapping[str, Decoded]) -> list[pa.Array]:
         """Returns what `records` are sorted by: the parts of their keys, the keys' bytes, and their places."""
+        if self.appends:
+            return []
         parts = [decoded["key"].columns.field(part) for part in self._key_parts]
         return [comparable(each) for each in (*parts, *(records[name] for name in _PLACE))]
 

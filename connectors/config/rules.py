@@ -13,7 +13,7 @@ from typing import Any, Final
 from connectors.chain.hidden_values import places_of
 from connectors.config import errors
 from connectors.config.errors import Fault
-from connectors.config.schema_file_rules import schema_file_faults
+from connectors.config.schema_file_rules import partition_faults, schema_file_faults
 from connectors.config.table_rules import catalog_file_faults, fixed_table_faults, rest_table_faults, table_faults
 from connectors.config.topics import is_internal, is_topic_name
 
@@ -257,6 +257,16 @@ RULES: Final[tuple[tuple[tuple[str, ...], Rule], ...]] = (
     (
         ("snapshot_schema_file", "snapshot_location", "snapshot_value_format", "written_value", "over_rest"),
         schema_file_faults,
+    ),
+    (
+        (
+            "snapshot_partition_by",
+            "snapshot_location",
+            "snapshot_value_format",
+            "snapshot_key_format",
+            "snapshot_metadata_columns",
+        ),
+        partition_faults,
     ),
     (
         (

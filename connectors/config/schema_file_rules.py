@@ -1,4 +1,4 @@
-"""Checks what a connector file says of a given schema of plain JSON (`snapshot.schema.file`)."""
+"""Checks what a connector file says of the columns of typed snapshots: a given schema, and partitions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from compactor.snapshot.partitions import PartitionField
+from compactor.snapshot.typed_table import METADATA
 from connectors.chain.spec import ClassSpec
 from connectors.config.errors import Fault
 from connectors.converters.names import CONVERTERS
@@ -13,6 +15,7 @@ from connectors.errors import DataError
 from connectors.placeholders import resolve
 
 _KEY: Final = "snapshot.schema.file"
+_PARTITIONS: Final = "snapshot.partition.by"
 _JSON: Final = "keyfold.Json"
 
 
@@ -36,6 +39,25 @@ def schema_file_faults(
     if not _is_plain(written):
         yield Fault(_KEY, "has no effect: values have schemas; it is for keyfold.Json with schemas.enable=false alone.")
     yield from _file_faults(path)
+
+
+def partition_faults(
+    fields: tuple[PartitionField, ...],
+    location: str | None,
+    of_values: str | None,
+    of_keys: str | None,
+    metadata: frozenset[str],
+) -> Iterator[Fault]:
+    """Yields what keeps snapshots from having partitions."""
+    if not fields:
+        return
+    if location is None:
+        yield Fault(_PARTITIONS, "has no effect without snapshot.location; set that too.")
+    if "typed" not in (of_values, of_keys):
+        yield Fault(_PARTITIONS, "has no effect without snapshot.value.format=typed; set that too.")
+    for field in fields:
+        if field.column in METADATA and field.column not in metadata:
+            yield Fault(_PARTITIONS, f"names {field.column}, which snapshot.metadata.columns has to have, too.")
 
 
 def _is_plain(written: ClassSpec) -> bool:

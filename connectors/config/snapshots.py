@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, BeforeValidator, InstanceOf, ValidationInfo
 
+from compactor.snapshot.partitions import PartitionField, parsed
 from connectors.config.definitions import family, setting
 from connectors.config.fields import (
     ANY_CASE,
@@ -17,7 +18,9 @@ from connectors.config.fields import (
     LocationOrNone,
     Long,
     Text,
+    limits_of,
     or_minus_one,
+    text_of,
 )
 from connectors.config.flat_file import family_texts
 from connectors.config.table_rules import catalog_faults
@@ -32,6 +35,18 @@ MetadataColumns = Annotated[
     frozenset[Literal["_key", "_partition", "_offset", "_timestamp", "_headers"]],
     WORDS_OR_NONE,
     Allowed("none, or some of _key, _partition, _offset, _timestamp, _headers with commas between them", "LIST"),
+]
+
+
+def _partitions(raw: object, info: ValidationInfo) -> tuple[PartitionField, ...]:
+    text = text_of(raw, limits_of(info))
+    return () if text.lower() == "none" else parsed(text)
+
+
+PartitionsOrNone = Annotated[
+    tuple[InstanceOf[PartitionField], ...],
+    BeforeValidator(_partitions),
+    Allowed("none, or columns with commas between them, each by itself or in year(), month(), day() or hour()", "LIST"),
 ]
 _snapshots: Final = partial(setting, group="Snapshots")
 
@@ -79,6 +94,9 @@ class SnapshotConfig(BaseModel):
     """Which columns a typed snapshot has besides those of values and keys."""
     snapshot_file_bytes: Long = _snapshots("snapshot.file.bytes", "134217728", ge=1024, unit="bytes", importance="low")
     """Size at which a data file of a snapshot ends and the next begins."""
+    snapshot_partition_by: PartitionsOrNone = _snapshots("snapshot.partition.by", "none", importance="low")
+    """Columns by which typed snapshots and tables have partitions, with commas between them: `country`,
+    `day(created)`; also `year`, `month` and `hour` ([snapshots.md](snapshots.md#partitions))."""
     snapshot_table: Annotated[Literal["none", "delta", "iceberg"], ANY_CASE] = _snapshots(
         "snapshot.table", "none", importance="medium"
     )

@@ -101,6 +101,7 @@ def typed_of(
         metadata=metadata,
         by_default=by_default,
         tables=tables_of(connector, place, stopped),
+        partitions=connector.snapshot_partition_by,
     )
 
 

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from compactor.snapshot import manifest
 from compactor.snapshot.manifest import Manifest, TypedInputs
+from compactor.snapshot.partitions import parsed
 from compactor.snapshot.snapshots import Snapshots
 from compactor.snapshot.typed_table import METADATA
 from compactor.storage.local import LocalStorage
@@ -60,7 +61,8 @@ class TypedConnector:
         chain = chain_spec(settings)
         values = ValueTypes(side="value", chain=chain, resolve=resolve, given=changes.get("given"))
         keys = ValueTypes(side="key", chain=chain, resolve=resolve)
-        typed = TypedInputs(key=keys if self.key else None, value=values, metadata=self.metadata)
+        partitions = parsed(changes["partitions"]) if "partitions" in changes else ()
+        typed = TypedInputs(key=keys if self.key else None, value=values, metadata=self.metadata, partitions=partitions)
         owner = self.connector
         engine = changes.get("engine", owner.settings)
         broker = changes.get("broker") or MemoryBroker(MemoryStorage())
