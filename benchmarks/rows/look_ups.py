@@ -27,7 +27,7 @@ KEPT: Final = DataSet(name="get", records=5_000_000, keys=5_000_000, partitions=
 HOT: Final = 50_000
 """Keys that are asked for again and again, in the second half of the row."""
 CONNECTIONS: Final = 4
-"""As many as a worker looks up side by side; each sends its next request when it has an answer."""
+"""Twice as many as a worker looks up side by side; each sends its next request when it has an answer."""
 _TIMEOUT_S: Final = 10.0
 
 

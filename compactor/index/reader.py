@@ -56,7 +56,7 @@ REMADE: Final = (
 )
 
 
-_BLOCK_BYTES: Final = 64 << 20
+_BLOCK_BYTES: Final = 72 << 20
 """Bytes of blocks that a process remembers: those of 5 million records. Of more keys, those asked for last."""
 
 _A_PLACE: Final = 1_000
@@ -235,7 +235,7 @@ class _SectionReader:
         known = self._known.blocks.get((*self._place, block))
         if known is not None:
             return known
-        is_held = self._storage.is_folder and self._section.bytes <= self._known.block_bytes
+        is_held = self._storage.is_folder and self._remembered_bytes(directory) <= self._known.block_bytes
         first = block - block % _NEIGHBOURS if is_held else block
         neighbours = range(first, min(first + _NEIGHBOURS, directory.blocks) if is_held else block + 1)
         pieces = dict(zip(neighbours, self._unchecked(directory, neighbours), strict=True))
@@ -249,6 +249,9 @@ class _SectionReader:
                 known = entries if number == block else known
         assert known is not None, "it is among them"
         return known
+
+    def _remembered_bytes(self, directory: Directory) -> int:
+        return self._section.bytes + _A_PLACE * directory.blocks
 
     def newest(self, hashes: Hashes, start: int, end: int) -> Numbers:
         first = self._section.first

@@ -28,7 +28,7 @@ from compactor.lookup.records_at import FileOutlines, between, read_offsets
 from compactor.model import record
 from compactor.model.log import PartitionLog, Run
 from compactor.model.record import KEY_IDENTITY
-from compactor.runs.reader import read_file_range
+from compactor.runs.reader import read_file_range, run_schema
 from compactor.runs.scan import FileRange, OffsetRange
 from compactor.storage.base import Storage
 
@@ -115,7 +115,8 @@ class LookUpRoom:
         """Yields `batches`; raises LookUpError if they and those before take more than there is room for."""
         for batch in batches:
             headers = len(batch["headers"].flatten()) if "headers" in batch.schema.names else 0
-            self._held += batch.nbytes + _A_HEADER * headers
+            # With some bytes for each column; `nbytes` takes 28 µs instead of 2, a thirtieth of a look-up.
+            self._held += pa.ipc.get_record_batch_size(batch) + _A_HEADER * headers
             if self._most is not None and self._held > self._most:
                 raise LookUpError(
                     f"The records of these keys take more than {self._most:,} bytes.", "Ask for fewer keys at a time."
@@ -256,8 +257,7 @@ def _records_at(
 ) -> pa.Table:
     """Reads the records at `offsets`, without those that are NO_OFFSET, by offset."""
     wanted = _once_each(offsets[offsets != NO_OFFSET])
-    names = record.RUN.names if reading.columns is None else reading.columns
-    schema = record.RUN if reading.columns is None else pa.schema([record.RUN.field(name) for name in names])
+    schema = record.RUN if reading.columns is None else run_schema(tuple(reading.columns))
     batches = reading.room.counted(_batches_at(storage, pieces, wanted, reading))
     return pa.Table.from_batches(batches if len(wanted) <= FEW else _copied(batches), schema)
 

@@ -20,8 +20,8 @@ from compactor.model import record
 from compactor.model.log import RunFile
 from compactor.model.record import PARTITION, TopicPartition
 from compactor.remembered import Remembered
-from compactor.runs import checksums, group_checksums
-from compactor.runs.group_checksums import GroupChecksum
+from compactor.runs import checksums, group_notes
+from compactor.runs.group_notes import GroupNote
 from compactor.runs.reader import Bounds, bounds_of, completed, of_partition
 from compactor.runs.scan import FileRange
 from compactor.storage.base import Storage
@@ -63,15 +63,15 @@ class _OwnGroups(NamedTuple):
 class FileOutline(Struct, frozen=True, kw_only=True):
     """The footer of a file, and the bounds of its row groups: all, those of one partition alone, and the others.
 
-    `sums` are the checksums of its row groups, None if it has none. `intact` has 1 for each row group that this process
-    has held against its own; a reader sets it.
+    `notes` are those of its row groups, None if it has none. `intact` has 1 for each row group that this process has
+    held against its checksum; a reader sets it.
     """
 
     footer: pq.FileMetaData
     groups: tuple[Bounds, ...]
     own: dict[TopicPartition, _OwnGroups]
     shared: tuple[int, ...]
-    sums: Sequence[GroupChecksum] | None
+    notes: Sequence[GroupNote] | None
     intact: bytearray
 
     @classmethod
@@ -84,8 +84,12 @@ class FileOutline(Struct, frozen=True, kw_only=True):
                 alone.setdefault(held.tp, []).append((number, held.first, held.last))
         own = {tp: _OwnGroups(*np.array(rows, np.int64).T.copy()) for tp, rows in alone.items()}
         shared = tuple(number for number, held in enumerate(groups) if held.tp is None)
-        sums = group_checksums.of_footer(footer)
-        return cls(footer=footer, groups=groups, own=own, shared=shared, sums=sums, intact=bytearray(len(groups)))
+        notes = group_notes.of_footer(footer)
+        return cls(footer=footer, groups=groups, own=own, shared=shared, notes=notes, intact=bytearray(len(groups)))
+
+    def columns_of(self, group: int, columns: Sequence[str]) -> list[str]:
+        """Returns those of `columns` that are not blank in a row group."""
+        return [name for name in columns if self.notes is None or name not in self.notes[group].blanks]
 
     def groups_at(self, tp: TopicPartition, offsets: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
         """Yields each row group that may have some of `offsets` of `tp`, which rise, with these."""
@@ -158,7 +162,7 @@ class FileOutlines:
         with checksums.open_verified(storage, file) as opened:
             footer = opened.metadata
         outline = FileOutline.of(footer)
-        if outline.sums is None:
+        if outline.notes is None:
             self.check_file(storage, file)
         return self._known.put(place, outline, _PARSED * footer.serialized_size)
 
@@ -169,9 +173,9 @@ class FileOutlines:
 
     def check_group(self, storage: Storage, file: RunFile, outline: FileOutline, group: int) -> None:
         """Verifies a row group of `file`, before it is decoded. Raises as `of` does."""
-        if not self._verifies or outline.sums is None or outline.intact[group]:
+        if not self._verifies or outline.notes is None or outline.intact[group]:
             return
-        own = outline.sums[group]
+        own = outline.notes[group]
         if self.before_verifying is not None:
             self.before_verifying(own.end - own.first)
         checksums.check_group(storage, file, own)
@@ -205,7 +209,7 @@ def read_offsets(
                 batches: Iterator[pa.RecordBatch] = iter([known])
             else:
                 read = names if is_alone else (*names, *(name for name in PARTITION if name not in names))
-                batches = _read_group(opened, group, read, outlines.row_groups, place)
+                batches = _read_group(opened, group, outline.columns_of(group, read), outlines.row_groups, place)
             for batch in batches:
                 rows = batch if is_alone else of_partition(batch, file_range.tp)
                 held = rows["offset"].to_numpy()
@@ -245,6 +249,6 @@ def _read_group(
         yield from file.iter_batches(_ROWS, row_groups=[group], columns=columns, use_threads=False)
         return
     for batch in file.read_row_group(group, columns, use_threads=False).combine_chunks().to_batches():
-        if (size := batch.nbytes) <= 2 * _SMALL_BYTES:
+        if (size := pa.ipc.get_record_batch_size(batch)) <= 2 * _SMALL_BYTES:
             row_groups.put(place, batch, size)
         yield batch

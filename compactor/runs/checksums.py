@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from compactor.errors import DamagedFileError, MissingFileError, StorageError, UnreadableFileError
 from compactor.model.log import RunFile
 from compactor.remembered import Remembered
-from compactor.runs.group_checksums import GroupChecksum
+from compactor.runs.group_notes import GroupNote
 from compactor.storage.base import Storage
 from compactor.storage.limits import UNHEALTHY
 
@@ -117,7 +117,7 @@ def check_intact(storage: Storage, file: RunFile, before_reading: Callable[[int]
     _intact.put(name, file.file_bytes, _A_NAME)
 
 
-def check_group(storage: Storage, file: RunFile, group: GroupChecksum) -> None:
+def check_group(storage: Storage, file: RunFile, group: GroupNote) -> None:
     """Raises DamagedFileError if a row group of a file is not what was written, MissingFileError, StorageError."""
     with readable(storage, file.path), storage.open_input(file.path, file.file_bytes) as source:
         source.seek(group.first)

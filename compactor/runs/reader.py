@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -15,6 +16,7 @@ from msgspec import Struct
 from compactor.model import record
 from compactor.model.record import PARTITION, TopicPartition, partition_spans
 from compactor.runs import checksums
+from compactor.runs.group_notes import blank
 from compactor.runs.scan import LOG, SCAN, FileRange, OffsetRange
 from compactor.storage.base import Storage
 
@@ -81,14 +83,27 @@ def bounds_of(group: pq.RowGroupMetaData) -> Bounds:
 
 
 def completed(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
-    """Returns `columns` of `batch`, null if a file of an older version has none of that name."""
+    """Returns `columns` of `batch`, with blank ones for those that older files lack, or that were not read."""
     held = batch.schema.names
     if held == list(columns):
         return batch
-    for name in columns:
-        if name not in held:
-            batch = batch.append_column(record.RUN.field(name), pa.nulls(batch.num_rows, record.RUN.field(name).type))
-    return batch.select(columns)
+    arrays = [batch[name] if name in held else _blank(name, batch.num_rows) for name in columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=run_schema(tuple(columns)))
+
+
+@lru_cache(maxsize=64)
+def run_schema(columns: tuple[str, ...]) -> pa.Schema:
+    """Returns the schema of these columns of record.RUN; to make it takes as long as to read one of them."""
+    return pa.schema([record.RUN.field(name) for name in columns])
+
+
+def _blank(name: str, count: int) -> pa.Array:
+    return _one_blank(name) if count == 1 else blank(record.RUN.field(name), count)
+
+
+@lru_cache(maxsize=64)
+def _one_blank(name: str) -> pa.Array:
+    return blank(record.RUN.field(name), 1)
 
 
 def of_partition(batch: pa.RecordBatch, tp: TopicPartition) -> pa.RecordBatch:

@@ -29,7 +29,7 @@ from compactor.model.log import Run
 from compactor.model.record import TopicPartition, partition_spans, split_by_partition
 from compactor.runs import checksums, file_stats, paths
 from compactor.runs.file_stats import FileStats, combine, level0_run, stats_of, with_checksum
-from compactor.runs.group_checksums import GroupSums
+from compactor.runs.group_notes import GroupNotes
 from compactor.storage.base import Storage
 
 ROW_GROUP_BYTES: Final = 16 << 20
@@ -303,8 +303,8 @@ class RunWriter:
             path = f"{self._target.folder}/{paths.file_name(self._target.prefix)}"
             # Rewritten runs are folded. A dictionary of keys that come once takes a tenth of the time of a look-up.
             is_new = self._target.arrived_ms is not None
-            sums = GroupSums() if self._target.is_indexed else None
-            self._file = ParquetFile(self._target.storage, path, record.RUN, keys_repeat=is_new, sums=sums)
+            notes = GroupNotes() if self._target.is_indexed else None
+            self._file = ParquetFile(self._target.storage, path, record.RUN, keys_repeat=is_new, notes=notes)
         return self._file
 
     def _close(self) -> Iterator[FileStats]:
@@ -330,8 +330,8 @@ class ParquetFile:
     Its size and checksum are known without reading it again.
 
     Without `options`, which are those of `pyarrow.parquet.ParquetWriter`, statistics are kept of the columns by which
-    runs are pruned alone: those of keys and values would only cost. `keys_repeat`: keys have a dictionary then. `sums`:
-    the footer has a checksum of each row group, as records are looked up in it by their keys.
+    runs are pruned alone: those of keys and values would only cost. `keys_repeat`: keys have a dictionary then.
+    `notes`: the footer has them of each row group, as records are looked up in the file by their keys.
     """
 
     def __init__(
@@ -342,12 +342,12 @@ class ParquetFile:
         options: Mapping[str, Any] | None = None,
         *,
         keys_repeat: bool = True,
-        sums: GroupSums | None = None,
+        notes: GroupNotes | None = None,
     ) -> None:
         self.path = path
         self._context = storage.open_output(path)
-        self._sums = sums
-        self._tee = _Tee(self._context.__enter__(), sums)
+        self._notes = notes
+        self._tee = _Tee(self._context.__enter__(), notes)
         names = set(schema.names)
         repeated = _REPEATED if keys_repeat else [name for name in _REPEATED if name != "key"]
         of_runs = {
@@ -380,13 +380,14 @@ class ParquetFile:
     def write(self, table: pa.Table, group_rows: int | None = None) -> None:
         """Adds `table` as one row group, or as several of `group_rows` rows."""
         rows = max(1, group_rows or table.num_rows)
-        if self._sums is None:
+        if self._notes is None:
             self._writer.write_table(table, row_group_size=rows)
             return
-        self._sums.end(self.bytes)
         for at in range(0, table.num_rows, rows):
-            self._writer.write_table(table.slice(at, rows), row_group_size=rows)
-            self._sums.end(self.bytes)
+            piece = table.slice(at, rows)
+            self._notes.begin()
+            self._writer.write_table(piece, row_group_size=rows)
+            self._notes.end(self.bytes, piece)
 
     def __enter__(self) -> Self:
         return self
@@ -397,8 +398,8 @@ class ParquetFile:
         """Completes the file, or removes it if there was an error."""
         self._tee.keep_tail()  # closing writes the footer, and nothing else
         try:
-            if self._sums is not None:
-                self._writer.add_key_value_metadata(self._sums.metadata())
+            if self._notes is not None:
+                self._writer.add_key_value_metadata(self._notes.metadata())
             self._writer.close()
         except Exception as closing:
             self._context.__exit__(type(closing), closing, closing.__traceback__)
@@ -413,9 +414,9 @@ class _Tee:
 
     closed = False
 
-    def __init__(self, stream: Any, sums: GroupSums | None) -> None:
+    def __init__(self, stream: Any, notes: GroupNotes | None) -> None:
         self._stream = stream
-        self._sums = sums
+        self._notes = notes
         self.bytes = 0
         self.digest = hashlib.sha256()
         self.tail = b""
@@ -427,8 +428,8 @@ class _Tee:
 
     def write(self, data: Any) -> int:
         self.digest.update(data)
-        if self._sums is not None:
-            self._sums.add(data)
+        if self._notes is not None:
+            self._notes.add(data)
         self._stream.write(data)
         self.tail += bytes(data) if self._keeps else b""
         self.bytes += len(data)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from compactor.errors import KeyfoldError
 from connectors.clock import SYSTEM_CLOCK
 from connectors.config.clients.merged import client_config
+from connectors.config.fields import is_folder
 from connectors.config.worker import WorkerConfig
 from connectors.dev.revision import revision
 from connectors.rest.listeners import LIMITS, BoundListener, ClientLimits, advertised
@@ -62,7 +63,7 @@ def listening(
     names, partitions = worker.metrics_names, worker.metrics_partitions
     metrics.register(WorkerCollector(herder, clock, ends.lag, names=names, partitions=partitions))
     identity = Identity(str(where), f"{where.host}:{where.port}", commit(), cluster.get)
-    topics, slow = ActiveTopics(herder.connector), Slow(limits.wait_s)
+    topics, slow = ActiveTopics(herder.connector), Slow(limits.wait_s, in_folder=is_folder(worker.storage_location))
     context = RestContext(herder, topics, worker, state, identity, metrics, LoggerLevels(), clock, slow)
     with ExitStack() as stack:
         for listener in bound:

@@ -28,6 +28,11 @@ hangs."""
 WAITING: Final = 32
 """How many requests of a kind wait so: all kinds together leave connections for what is answered from memory
 (`ClientLimits.connections`)."""
+LOOK_UPS: Final = 4
+"""How many look-ups are made side by side in an object store: each waits for its requests."""
+FOLDER_LOOK_UPS: Final = 2
+"""The same in a folder, where a look-up computes and next to never waits. Among a worker's threads four side by side
+made no more a second, and took a quarter longer for one of a hundred."""
 LOOK_UPS_WAITING: Final = 12
 """The same for look-ups, which take milliseconds: fewer, as the connections that are left are few."""
 WIDE_WAITING: Final = 4
@@ -180,15 +185,19 @@ def _outcome(call: Callable[[], T]) -> tuple[BaseException | None, T | None]:
 
 
 class Slow:
-    """The kinds of slow calls, with how many of each are made at once; a request waits `wait_s` for its turn."""
+    """The kinds of slow calls, with how many of each are made at once; a request waits `wait_s` for its turn.
 
-    def __init__(self, wait_s: float = WAIT_S) -> None:
+    `in_folder`: what the worker keeps lies in a folder, not in an object store.
+    """
+
+    def __init__(self, wait_s: float = WAIT_S, *, in_folder: bool = False) -> None:
         # Makes, changes, pauses and deletes connectors: each waits for the store, and some for one another.
         self.changes = SlowCalls("changes", 16, wait_s=wait_s)
         # Reads catalogs of connectors that do not run.
         self.reads = SlowCalls("reads", 8, wait_s=wait_s)
         # Look keys up, each by some reads of the store.
-        self.look_ups = SlowCalls("look-ups", 4, LOOK_UPS_WAITING, wait_s)
+        look_ups = FOLDER_LOOK_UPS if in_folder else LOOK_UPS
+        self.look_ups = SlowCalls("look-ups", look_ups, LOOK_UPS_WAITING, wait_s)
         # The same in hundreds of runs, which takes seconds of a core: one, so that others and connectors go on.
         self.wide_look_ups = SlowCalls("wide look-ups", 1, WIDE_WAITING, wait_s)
         # Checks configs, which takes a core each.

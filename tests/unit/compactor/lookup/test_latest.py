@@ -204,6 +204,23 @@ def test_row_groups_are_remembered_with_the_columns_that_were_read(tmp_path: Pat
     assert every["value"].to_pylist() == [b"1"]
 
 
+def test_blank_columns_are_not_read(tmp_path: Path) -> None:
+    """The footer says which they are in a row group; the record is what was written all the same."""
+    storage, keys = LocalStorage(str(tmp_path)), [b"plain", b"with all"]
+    more: list[dict[str, Any]] = [{"headers": []}, {"headers": [{"key": "h", "value": None}], "delete_horizon": 5}]
+    runs = [written(storage, [row(0, at, key, b"v", **more[at])], is_indexed=True) for at, key in enumerate(keys)]
+    outlines = FileOutlines()
+    blanks = [
+        {*record.RUN.names}.difference(outlines.of(storage, run.files[0]).columns_of(0, record.RUN.names))
+        for run in runs
+    ]
+    assert blanks[0] - blanks[1] == {"headers", "delete_horizon"}
+    assert {"key_identity", "rejected"} < blanks[1]
+    for key, expected in zip(keys, more, strict=True):
+        (kept,) = latest_records(storage, log_of(runs), pa.array([key], pa.binary()), outlines).to_pylist()
+        assert kept == {**dict.fromkeys(record.RUN.names), **row(0, keys.index(key), key, b"v", **expected)}
+
+
 def test_records_of_many_keys_do_not_keep_their_row_groups_in_memory(tmp_path: Path) -> None:
     """What is held of 100 row groups of 256 KiB are the 100 records that are asked for, and some row groups."""
     storage, size = LocalStorage(str(tmp_path)), 1_000
@@ -343,9 +360,9 @@ def test_of_an_indexed_file_what_is_decoded_is_verified_and_no_more(tmp_path: Pa
     target = RunTarget(storage=storage, prefix="1-j", max_bytes=1 << 27, is_indexed=True)
     (part,) = writer.write([pa.RecordBatch.from_pylist(rows, record.RUN)], target, "ingest.write")
     log, first, last = log_of([level0_run(0, 100, [part], 0)]), *(pa.array([key], pa.binary()) for key in (b"0", b"99"))
-    sums = FileOutlines().of(storage, part.file).sums
-    assert sums is not None
-    for at in (sums[0].first, (sums[0].first + sums[0].end) // 2, sums[0].end - 1):
+    notes = FileOutlines().of(storage, part.file).notes
+    assert notes is not None
+    for at in (notes[0].first, (notes[0].first + notes[0].end) // 2, notes[0].end - 1):
         outlines = FileOutlines(verifies=True)
         damage(storage, part.file.path, at)
         assert latest_records(storage, log, last, outlines)["offset"].to_pylist() == [99]
@@ -353,7 +370,7 @@ def test_of_an_indexed_file_what_is_decoded_is_verified_and_no_more(tmp_path: Pa
             latest_records(storage, log, first, outlines)
         damage(storage, part.file.path, at)
         assert latest_records(storage, log, first, outlines)["offset"].to_pylist() == [0]
-    assert [held.end for held in sums[:-1]] == [held.first for held in sums[1:]]
+    assert [held.end for held in notes[:-1]] == [held.first for held in notes[1:]]
     opened = Reads(storage)
     for asked in (last, first, last):
         latest_records(opened, log, asked, outlines)

@@ -148,19 +148,20 @@ def test_changes_that_wait_for_the_store(worker: RestWorker, hanging: Hanging, a
     assert [one.result().status_code for one in made] == [201] * most
 
 
-class LateForWideLookUps:
-    """A connector's catalog, whose logs are late for a look-up that is made apart from the others."""
+class LateForLookUps:
+    """A connector's catalog, whose logs are late for look-ups on the threads of one kind."""
 
     key_identity = None
     is_of_topics = False
 
-    def __init__(self, logs: tuple[PartitionLog, ...], hanging: Hanging) -> None:
+    def __init__(self, logs: tuple[PartitionLog, ...], hanging: Hanging, kind: str) -> None:
         self._logs = logs
         self._hanging = hanging
+        self._kind = kind
 
     @property
     def logs(self) -> tuple[PartitionLog, ...]:
-        if "wide" in threading.current_thread().name:
+        if self._kind in threading.current_thread().name:
             self._hanging()
         return self._logs
 
@@ -170,7 +171,7 @@ def test_look_ups_in_many_runs(worker: RestWorker, hanging: Hanging, asking: Thr
     """One takes a core for a while: a second waits for it, and those of few runs do not."""
     keep_many(worker, 1_100)
     supervisor = worker.supervisor("a")
-    supervisor.catalog_state = LateForWideLookUps(supervisor.catalog_state.logs, hanging)
+    supervisor.catalog_state = LateForLookUps(supervisor.catalog_state.logs, hanging, "wide")
     path = "/keyfold/connectors/a/records?key=b"
     asked = asking.submit(worker.ask, "GET", path, timeout=LATE_S)
     wait_until(lambda: hanging.waiting == 1, "it is made")
@@ -178,6 +179,20 @@ def test_look_ups_in_many_runs(worker: RestWorker, hanging: Hanging, asking: Thr
     assert worker.ask("GET", f"{path}&partition=7").status_code == 200
     hanging.release()
     assert asked.result().status_code == 200
+
+
+@pytest.mark.parametrize("limits", [PATIENT])
+def test_look_ups_in_a_folder(worker: RestWorker, hanging: Hanging, asking: ThreadPoolExecutor) -> None:
+    """Two are made side by side: they compute, and more of them would only wait for each other's turn."""
+    keep_many(worker, 1)
+    supervisor = worker.supervisor("a")
+    supervisor.catalog_state = LateForLookUps(supervisor.catalog_state.logs, hanging, "rest-look-ups")
+    path = "/keyfold/connectors/a/records?key=b"
+    asked = [asking.submit(worker.ask, "GET", path, timeout=LATE_S) for _ in range(2)]
+    wait_until(lambda: hanging.waiting == 2, "both are made")
+    refused(worker.ask("GET", path), "2 look-ups")
+    hanging.release()
+    assert [each.result().status_code for each in asked] == [200, 200]
 
 
 @pytest.mark.parametrize("limits", [PATIENT])
