@@ -115,9 +115,13 @@ class _Router(NamedTuple):
             raise
 
 
+# Made by the import: two threads that decode a type for the first time at once may end the process (msgspec 0.22).
+_SPECS: Final = msgspec.json.Decoder(ChainSpec)
+
+
 @lru_cache(maxsize=256)
 def _routers(encoded: bytes, resolve: Resolve) -> tuple[_Router, ...]:
-    spec = msgspec.json.decode(encoded, type=ChainSpec)
+    spec = _SPECS.decode(encoded)
     routers = []
     for step in filter(is_router, spec.steps):
         transform = made(step.of, TRANSFORMS, resolve)
