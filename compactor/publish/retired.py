@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct, structs
+from numpy.typing import NDArray
 
 from compactor.fold.memory_budget import TOGETHER, MemoryBudget, gathered
 from compactor.index.reader import AskedKeys
@@ -26,8 +28,7 @@ from compactor.model.state import BYTES, CatalogState
 from compactor.runs import checksums
 from compactor.runs.file_stats import encodings_of
 from compactor.runs.reader import completed, read_file_range
-from compactor.runs.scan import OffsetRange, between
-from compactor.runs.writer import INDEXED_GROUP_BYTES
+from compactor.runs.scan import FileRange, OffsetRange, between
 from compactor.storage.base import Storage
 
 RETIRED: Final = "retired"
@@ -37,6 +38,12 @@ _FIELD: Final = pa.field(RETIRED, pa.list_(pa.binary()))
 _COLUMNS: Final = ("offset", "key", "rejected", KEY_IDENTITY)
 _OF_INDEXED: Final = ("offset", "key", KEY_IDENTITY)
 """Those of records that an index names: it names none that was rejected."""
+
+
+READ_ALL: Final = 3
+"""All of a file is read if more than one of so many of its row groups has an offset that is asked for: to read a row
+group by its own takes three times as long. Offsets may lie side by side, so that their number does not tell: when a
+worker was late by some thousand records, each publish read all keys, and it stayed late."""
 
 
 Ranges = tuple[OffsetRange, ...]
@@ -174,12 +181,19 @@ def _candidates(
         own = None if held is None else within(file_range, held)
         if own is not None and not len(own):
             continue
-        if own is None or len(own) * INDEXED_GROUP_BYTES > file_range.file.bytes:
+        if own is None or _hits_many(storage, file_range, own):
             checksums.check_intact(storage, file_range.file)
             yield from read_file_range(storage, file_range, _COLUMNS)
         else:
             for batch in read_offsets(storage, file_range, own, VERIFIED, _OF_INDEXED):
                 yield completed(batch, _COLUMNS)
+
+
+def _hits_many(storage: Storage, file_range: FileRange, offsets: NDArray[np.int64]) -> bool:
+    """Returns whether `offsets` lie in so many row groups that all of the file is read sooner."""
+    outline = VERIFIED.of(storage, file_range.file)
+    hit = sum(1 for _ in outline.groups_at(file_range.tp, offsets))
+    return hit * READ_ALL > len(outline.groups)
 
 
 def _column(batch: pa.RecordBatch, known: Mapping[TopicPartition, Mapping[bytes, Sequence[bytes]]]) -> pa.Array:

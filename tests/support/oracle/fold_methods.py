@@ -24,7 +24,7 @@ ONE_KEY_EACH: Final = OffsetMapBudget(2, 1 << 20, hash_partitions=256)
 """Two tasks hold one key each; keys that differ and fall into one hash partition are folded by Spark."""
 
 LIMITS: Final = {
-    FoldMethod.MEMORY: ((retired, "INDEXED_GROUP_BYTES", 0),),
+    FoldMethod.MEMORY: ((retired, "READ_ALL", 0),),
     FoldMethod.PASSES: ((executors, "TASKS", NOTHING),),
     FoldMethod.SPILLED: (
         (executors, "TASKS", NOTHING),
