@@ -132,10 +132,8 @@ def read_in_driver(
             if isinstance(answer, Batch | PortionLateError):
                 deliver(number, answer)
 
-    read_portions = [pair for task in read_tasks for pair in read_bounded(task.portions)]
-    read_portions.sort(key=lambda pair: pair[0].options.chain is not None)  # those without a chain wait for none
     futures: dict[Future[None], PortionSplit] = {}
-    for portion, batches in read_portions:
+    for portion, batches in _plain_first(read_tasks):
         try:
             futures[writers.submit(write, portion, batches)] = portion
         except RuntimeError as error:  # no thread can be started: the portion is missing
@@ -143,6 +141,20 @@ def read_in_driver(
     for unwritten in wait(futures, limits.written).not_done:
         if not unwritten.cancel():  # what it still writes is in no commit
             deliver(futures[unwritten].portion, _unwritten(limits.written))
+
+
+def _plain_first(read_tasks: Iterable[ReadTask]) -> Iterator[tuple[PortionSplit, list[pa.RecordBatch]]]:
+    """Yields each portion without a chain once it is read: it waits for no chain, nor for brokers that are slow.
+
+    The others follow once all are read: they would hold all writers.
+    """
+    chained = []
+    for portion, batches in (pair for task in read_tasks for pair in read_bounded(task.portions)):
+        if portion.options.chain is None:
+            yield portion, batches
+        else:
+            chained.append((portion, batches))
+    yield from chained
 
 
 def _unwritten(seconds: float) -> PortionLateError:

@@ -266,6 +266,18 @@ def test_what_has_no_chain_is_written_first(found: Portions) -> None:
     assert delivered == [2, 1]
 
 
+def test_what_has_no_chain_is_written_while_others_are_read(found: Portions) -> None:
+    """Brokers of another connector may take seconds to answer."""
+    is_there = threading.Event()
+
+    def read() -> Iterator[ReadTask]:
+        yield ReadTask((found.plain,), bounded=True)
+        assert is_there.wait(30)
+
+    with ThreadPoolExecutor(1) as writers:
+        read_in_driver(read(), writers, lambda *_: is_there.set())
+
+
 class NoThreads(Executor):
     """A pool that can start no thread."""
 
