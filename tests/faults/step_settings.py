@@ -39,12 +39,13 @@ IN_TASKS: Final = frozenset(
 ELSEWHERE: Final = (
     *("delete.", "erase.", "rebuild.", "redrive.", "restore."),
     *("publish.retired", "ingest.admit", "ingest.wait", "ingest.fill", "catalog.replace", "snapshot.section", "table."),
+    "generation.carry",
 )
 """Prefixes of steps that this scenario's worker does not take: those of `keyfold rebuild` and of a file of another
 catalog (test_rebuild.py), of `keyfold delete`, `erase`, `dlq` and `restore`, of keys with an identity, of records that
-come late, of values that are filled, and of typed snapshots and tables (e2e/test_delete.py, e2e/test_erase.py,
-e2e/test_dlq.py, kafka/test_restore.py, e2e/test_key_identity.py, test_order.py, test_fill.py,
-spark/test_typed_snapshot.py, unit/connectors/tables/test_with_snapshots.py)."""
+come late, of values that are filled, of typed snapshots and tables, and of truncates (e2e/test_delete.py,
+e2e/test_erase.py, e2e/test_dlq.py, kafka/test_restore.py, e2e/test_key_identity.py, test_order.py, test_fill.py,
+spark/test_typed_snapshot.py, unit/connectors/tables/test_with_snapshots.py, e2e/test_truncate.py)."""
 
 IN_A_REBUILD: Final = tuple(step for step in STEPS if step.startswith("rebuild."))
 """Steps of `keyfold rebuild`."""
