@@ -20,11 +20,13 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow, write_file
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import FileScanTask, Table, Transaction, WriteTask
-from pyiceberg.table.update import AssertTableUUID
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import AssertCurrentSchemaId, AssertTableUUID
 
 from compactor.errors import SnapshotError
 from connectors.class_names import names_code
 from connectors.tables.columns import ICEBERG, TableFormat, far_times, names_in
+from connectors.tables.iceberg_columns import evolve, unused_schemas
 from connectors.tables.positions import PLACE
 from connectors.tables.table_files import TableChange, TableConflictError, TableFile, TableHead
 
@@ -76,11 +78,14 @@ class IcebergFiles:
         change = _IcebergChange(self._catalog, self._created(schema) if head is None else head.handle)
         if head is not None and schema != head.schema:
             kept = set(schema.names).difference(replaced or ())
-            change.evolve(schema, [name for name in head.schema.names if name not in kept])
+            change.evolve(head.schema, schema, [name for name in head.schema.names if name not in kept])
         return change
 
     def expire(self, keep: int) -> None:
-        """Removes all snapshots but the newest `keep` and those that branches and tags name, then their files."""
+        """Removes all snapshots but the newest `keep` and those that branches and tags name, then their files.
+
+        Schemas that none of the others needs go with them, once these are many.
+        """
         table = self._catalog.load_table(self._identifier)
         if table.properties.get("gc.enabled", "true").lower() == "false":
             return
@@ -91,10 +96,15 @@ class IcebergFiles:
             return
         before = _paths(table)
         table.maintenance.expire_snapshots().by_ids([each.snapshot_id for each in old]).commit()
-        after = _paths(self._catalog.load_table(self._identifier))
+        newest = self._catalog.load_table(self._identifier)
+        after = _paths(newest)
         for path in sorted(before - after):
             with suppress(FileNotFoundError):
                 table.io.delete(path)
+        unused = unused_schemas(newest)
+        if unused is not None:
+            same = AssertCurrentSchemaId.model_validate({"current-schema-id": newest.metadata.current_schema_id})
+            self._catalog.commit_table(newest, (same, AssertTableUUID(uuid=newest.metadata.table_uuid)), (unused,))
 
     def purge(self) -> str | None:
         """Removes all snapshots that no branch or tag names, and their files.
@@ -126,6 +136,23 @@ class IcebergFiles:
             raise TableConflictError from error
 
 
+class _Transaction(Transaction):
+    """A transaction that makes its metadata once after each of its updates.
+
+    pyiceberg makes it, with a copy of all columns, each time that it looks at any of it: 26 times in a commit.
+    """
+
+    # What it was made for, and what was made.
+    _made: tuple[object, TableMetadata] | None = None
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        """The table's metadata with all updates so far."""
+        if self._made is None or self._made[0] is not self._updates:
+            self._made = self._updates, super().table_metadata
+        return self._made[1]
+
+
 class _IcebergChange:
     """The next version of an Iceberg table."""
 
@@ -135,18 +162,22 @@ class _IcebergChange:
             raise SnapshotError(f"The Iceberg table {'.'.join(table.name())} has the property {coded}.", _NO_CODE)
         self._catalog = catalog
         self._table = table
-        self._transaction = Transaction(table, autocommit=False)
+        self._transaction = _Transaction(table, autocommit=False)
         self._added: list[DataFile] = []
         self._lock = Lock()
 
-    def evolve(self, schema: pa.Schema, lost: Sequence[str]) -> None:
-        """Adds columns and widens types. Those of `lost` go: one of the same name is another column from now on."""
+    def evolve(self, old: pa.Schema, new: pa.Schema, lost: Sequence[str]) -> None:
+        """Adds columns to those of `old`, and widens types.
+
+        Those of `lost` go: one of the same name is another column from now on.
+        """
         if lost:
             with self._transaction.update_schema(allow_incompatible_changes=True) as update:
                 for name in lost:
                     update.delete_column(name)
+        gone = set(lost)
         with self._transaction.update_schema() as update:
-            update.union_by_name(schema)
+            evolve(update, pa.schema([field for field in old if field.name not in gone]), new)
 
     def write(self, rows: pa.Table) -> None:
         """Writes a file."""
