@@ -25,6 +25,8 @@ _log = structlog.get_logger()
 
 _WHOLE: Final = (h11.DONE, h11.MUST_CLOSE, h11.CLOSED, h11.ERROR, h11.SWITCHED_PROTOCOL)
 """States of a client that has sent its request, or will send nothing more."""
+HEAD_MAX: Final = 64 << 10
+"""Bytes of the line and the headers of a request, and of what comes with them; longer ones are answered by 400."""
 STARTED_S: Final = 10.0
 _LOOK_S: Final = 0.01
 STOP_S: Final = 2
@@ -224,6 +226,7 @@ def _config(worker: WorkerConfig, bound: BoundListener, app: ASGIApp, limits: Cl
         access_log=False,
         server_header=False,
         limit_concurrency=limits.connections,
+        h11_max_incomplete_event_size=HEAD_MAX,
         timeout_keep_alive=IDLE_S,
         timeout_graceful_shutdown=STOP_S,
         **(_tls(worker) if bound.listener.scheme == "https" else {}),

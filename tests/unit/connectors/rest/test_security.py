@@ -7,6 +7,7 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -19,10 +20,12 @@ from connectors.config.errors import FaultyConfigError
 from connectors.config.files import load_worker
 from connectors.rest.listeners import ClientLimits, bind
 from connectors.rest.security import BODY_MAX
+from connectors.rest.server import HEAD_MAX
 from tests.support.certificates import certificate
 from tests.support.cli import worker_file
 from tests.support.kafka import wait_until
 from tests.support.rest import RestWorker, message, rest_worker
+from tests.unit.connectors.rest.test_largest_requests import asked_for_health
 
 SECRET = "geheim-4711"
 PASSWORDS = {"ann": "one", "bob": "two"}
@@ -270,6 +273,30 @@ def test_who_guesses_takes_one_thread(secured: RestWorker, monkeypatch: pytest.M
     for guess in guesses:
         guess.join()
     assert set(most) == {1}
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (f"PUT /connectors/{'a' * (2 * HEAD_MAX)}/config HTTP/1.1\r\n", b"400"),
+        (f"GET /connectors?expand={'a' * (2 * HEAD_MAX)} HTTP/1.1\r\n", b"400"),
+        (f"GET /connectors HTTP/1.1\r\nX: {'a' * (2 * HEAD_MAX)}\r\n", b"400"),
+        ("GET /connectors HTTP/1.1\r\n" + "X: a\r\n" * HEAD_MAX, b"400"),
+        (f"PUT /connectors/a/config?{'a' * (HEAD_MAX - 1_000)} HTTP/1.1\r\nContent-Length: 0\r\n", b"400"),
+        (f"GET /connectors?expand={'a' * (HEAD_MAX - 1_000)} HTTP/1.1\r\n", b"200"),
+        ("GET /connectors HTTP/1.1\r\n" + "X: a\r\n" * (HEAD_MAX // 7), b"200"),
+    ],
+    ids=["path", "query", "header", "headers", "long query", "long list", "many headers"],
+)
+def test_heads_have_a_limit(worker: RestWorker, head: str, status: bytes) -> None:
+    """Path, query and headers together; others are answered meanwhile."""
+    host, port = worker.url.removeprefix("http://").split(":")
+    with asked_for_health(worker) as took, socket.create_connection((host, int(port)), timeout=20) as client:
+        with suppress(OSError):  # it may be ended before all of it is sent
+            client.sendall(f"{head}Host: localhost\r\n\r\n".encode())
+        answer = client.recv(1_000)
+    assert answer.split(b" ")[1] == status
+    assert max(took) < 2
 
 
 @pytest.mark.parametrize("chunked", [False, True])
