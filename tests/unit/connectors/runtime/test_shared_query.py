@@ -229,6 +229,19 @@ def test_failures_between_micro_batches_are_none_in_vain(worker: Worker, streams
     found.next(0)  # raises what it has failed with
 
 
+def test_a_query_that_ends_without_an_error_is_started_again(worker: Worker, streams: Streams) -> None:
+    """However often: nothing is wrong with its connectors, which go on."""
+    found = worker.subscribed("a")
+
+    def ends(these: Streams) -> None:
+        these.started[-1].isActive = False
+
+    streams.lives = [ends] * 3
+    worker.query.start(prepares=False)
+    wait_until(lambda: len(streams.started) == 4, "it is started again", TIMEOUT_S)
+    found.next(0)  # raises what it has failed with
+
+
 def test_a_query_that_cannot_be_started_is_one_that_failed(worker: Worker, streams: Streams) -> None:
     """Its connectors hear it after the second time, too."""
     found = worker.subscribed("a")
