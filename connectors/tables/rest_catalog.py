@@ -148,7 +148,8 @@ class _Adapter(BaseAdapter):
     def __init__(self, inner: HTTPAdapter, ask: Callable[[HttpRequest, bool | str, Any], HttpAnswer]) -> None:
         super().__init__()
         self._inner = inner
-        self._ask = ask
+        # The catalog has the session that this is of: without a cycle its connections are closed as soon as it goes.
+        self._ask = weakref.WeakMethod(ask)
 
     def send(
         self,
@@ -164,7 +165,10 @@ class _Adapter(BaseAdapter):
         body = request.body.encode() if isinstance(request.body, str) else request.body
         texts = {name: text if isinstance(text, str) else text.decode() for name, text in request.headers.items()}
         asked = HttpRequest(request.method or "GET", request.url or "", texts, body)
-        answer = self._ask(asked, verify, cert)
+        ask = self._ask()
+        if ask is None:
+            raise ValueError("the catalog is closed")
+        answer = ask(asked, verify, cert)
         # With a charset no other is guessed, which takes seconds for a long text.
         headers = {"Content-Type": "application/json; charset=utf-8"}
         raw = HTTPResponse(io.BytesIO(answer.body), headers, answer.status, preload_content=False)

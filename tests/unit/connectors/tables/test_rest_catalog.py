@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import threading
 import time
 import traceback
+import weakref
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -152,6 +154,21 @@ def test_an_answer_that_drips_is_given_up_in_time() -> None:
         assert time.monotonic() - began < 5
         asking = {thread for thread in threading.enumerate() if thread.name == "http-request"}
         wait_until(lambda: not any(thread.is_alive() for thread in asking), "its thread ends", 10)
+
+
+def test_connections_end_with_what_needs_them(tmp_path: Path) -> None:
+    """Each commit has a catalog of its own, and Python's collector may not come for hours."""
+    with iceberg_rest(tmp_path, "token", {}) as url:
+        catalog = BoundedRestCatalog(is_secret, "c", {"uri": url, "token": "token"})
+        catalog.create_namespace_if_not_exists("c")
+        here = weakref.ref(catalog)
+        gc.collect()
+        gc.disable()
+        try:
+            del catalog
+            assert here() is None
+        finally:
+            gc.enable()
 
 
 @pytest.mark.parametrize(
