@@ -1,6 +1,6 @@
 """Changes the columns of an Iceberg table, at a cost that grows with their number.
 
-pyiceberg's own `union_by_name` makes the whole schema anew for each column: of 5,000 that takes minutes.
+pyiceberg's own `union_by_name` makes the whole schema again for each column: of 5,000 that takes minutes.
 """
 
 from __future__ import annotations
