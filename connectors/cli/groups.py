@@ -37,6 +37,16 @@ class TakingGroup(CommandGroup):
 
     default: ClassVar[str] = "take"
 
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Lists the commands by the names that people give: the default one has none."""
+        return [name for name in super().list_commands(ctx) if name != self.default]
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Writes the default command's arguments and options, then the other commands."""
+        command = self.commands[self.default]
+        command.format_help(command.context_class(command, info_name="", parent=ctx), formatter)
+        super().format_help(ctx, formatter)
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parses `args`, with the name of the default command in front if it is meant."""
         first = args[0] if args else ""

@@ -1,28 +1,38 @@
-"""Looks for bytes in every file below folders, decoded, as who attacks an erasure would."""
+"""Looks for bytes in every file of folders or stores, decoded, as who attacks an erasure would."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import fastavro
 import pyarrow.parquet as pq
 
+from compactor.storage.base import Storage
+from compactor.storage.limits import LARGE_BYTES
 
-def files_with(data: bytes, *folders: Path) -> list[Path]:
+
+def files_with(data: bytes, *places: Path | Storage) -> list[str]:
     """Returns the files that have `data`, in rows, in values of Avro, or as they are; temporary ones too."""
-    files = (path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file())
-    return [path for path in files if any(data in leaf for leaf in _leaves_of(path))]
+    files = (file for place in places for file in _files(place))
+    return [name for name, content in files if any(data in leaf for leaf in _leaves_of(name, content))]
 
 
-def _leaves_of(path: Path) -> Iterable[bytes]:
-    content = path.read_bytes()
+def _files(place: Path | Storage) -> Iterator[tuple[str, bytes]]:
+    if isinstance(place, Path):  # without keyfold, which might not list all
+        yield from ((str(path), path.read_bytes()) for path in sorted(place.rglob("*")) if path.is_file())
+    else:
+        files = (*place.walk(""), *place.unfinished(""))
+        yield from ((f"{place.location}/{each.path}", place.read(each.path, LARGE_BYTES)) for each in files)
+
+
+def _leaves_of(name: str, content: bytes) -> Iterable[bytes]:
     yield content
-    if path.suffix == ".parquet":
+    if name.endswith(".parquet"):
         yield from _leaves(pq.ParquetFile(io.BytesIO(content)).read().to_pylist())
-    elif path.suffix == ".avro":
+    elif name.endswith(".avro"):
         yield from _leaves(list(fastavro.reader(io.BytesIO(content))))
 
 

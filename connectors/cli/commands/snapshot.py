@@ -79,11 +79,14 @@ def list_snapshots(connector: ConnectorArgument, as_json: JsonOption = False, wo
 
 @app.command("show", epilog="For example: keyfold snapshot show customers.json 20261121T023000Z-1f0c2a")
 def show_snapshot(names: NamesArgument, as_json: JsonOption = False, worker: WorkerOption = None) -> None:
-    """Shows what a snapshot holds, and from which offsets a reader of the output goes on."""
+    """Shows what a snapshot holds, and from which offsets a reader of the output goes on.
+
+    A connector file alone stands for the newest snapshot of its topic, if it has one topic.
+    """
     from connectors.cli.views.snapshots import shown_text
     from connectors.operations.snapshots import overview
 
-    (snapshot,) = _named(names, worker, 1)
+    (snapshot,) = _named(names, worker, 1, newest=True)
     shown = overview.show_snapshot(snapshot)
     show(shown, lambda: shown_text(shown), as_json=as_json)
 
@@ -146,6 +149,8 @@ def diff(
         else:
             say(change_text(change, partition, key))
 
+    if len({(said.connector, said.topic) for said in (old.manifest(), new.manifest())}) > 1:
+        note(f"These are snapshots of two topics: {old.location}, then {new.location}.")
     result = diff_snapshots(old, new, tell if keys else None, _Reading())
     if keys and as_json:
         lines.write([result])
@@ -168,18 +173,20 @@ class _Reading:
 
 
 def _named(
-    names: Sequence[str], worker: Path | None, count: int | None = None, *, is_whole: bool = True
+    names: Sequence[str], worker: Path | None, count: int | None = None, *, is_whole: bool = True, newest: bool = False
 ) -> list[SnapshotFolder]:
     """Finds the snapshots that `names` name; a connector file in front says in which folder.
 
-    With `is_whole` a connector file alone stands for all of its snapshots. Raises UsageError if one is not there, or if
-    they are not `count`.
+    With `is_whole` a connector file alone stands for all of its snapshots, with `newest` for that of its only topic.
+    Raises UsageError if one is not there, or if they are not `count`.
     """
     from connectors.operations.snapshots import place
 
     first, *rest = names
     of_connector = first.endswith(".json") and Path(first).is_file()
     wanted = rest if of_connector else list(names)
+    if of_connector and newest and not wanted:
+        wanted = list(place.list_folders(place.place_of(*configs_of(Path(first), worker))))
     if count is not None and len(wanted) != count:
         needed, named = f"{count} snapshot{'s' * (count > 1)}", f"{len(wanted)} {'is' if len(wanted) == 1 else 'are'}"
         raise UsageError(f"This command takes {needed}, and {named} named.", _NAME_THEM)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,19 +20,22 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
 TopicArgument = Annotated[str, typer.Argument(help="The topic.", metavar="TOPIC")]
+AsTextOption = Annotated[
+    bool, typer.Option("--text/--base64", help="Bytes that are UTF-8 as text, the default; or all as base64.")
+]
 BeginningOption = Annotated[bool, typer.Option("--from-beginning", help="From the first record there is.")]
 
 
 class TopicRecord(Struct, frozen=True):
-    """A record of a topic; what is text appears as text, other bytes as `{"base64": …}`; times in ms."""
+    """A record of a topic; bytes appear as `readable` gives them, or as base64; times in ms."""
 
     partition: int
     offset: int
     timestamp: int
     timestamp_type: str
-    key: Readable
-    value: Readable
-    headers: tuple[tuple[str, Readable], ...]
+    key: bytes | Readable
+    value: bytes | Readable
+    headers: tuple[tuple[str, bytes | Readable], ...]
 
 
 def tail(
@@ -41,6 +44,7 @@ def tail(
     partition: SomePartitionOption = None,
     key: KeyOption = None,
     limit: MaxOption = None,
+    text: AsTextOption = True,
     worker: WorkerOption = None,
 ) -> None:
     """Prints the committed records of TOPIC as they come, until Ctrl-C or --max; joins no consumer group."""
@@ -55,14 +59,14 @@ def tail(
         clock = SYSTEM_CLOCK
         polls = operation.tail(config, topic, clock, silent, partition, key, limit, from_beginning=from_beginning)
         with closing(polls):
-            write(polls)
+            write(polls, text=text)
 
 
-def write(polls: Iterable[Sequence[Message]]) -> None:
+def write(polls: Iterable[Sequence[Message]], *, text: bool = True) -> None:
     """Writes the records of `polls` to stdout, each poll at once; ends once stdout has no reader."""
     out = JsonLines()
     for messages in polls:
-        out.write([line(message) for message in messages])
+        out.write([line(message, text=text) for message in messages])
         out.flush()
         if not out.read_on:
             return
@@ -78,11 +82,12 @@ def waiting(topic: str, records: int | None, *, from_beginning: bool) -> str:
     return f"Waiting for new records of {topic}. {there} is printed with --from-beginning. Ctrl-C ends it."
 
 
-def line(message: Message) -> TopicRecord:
-    """Returns `message` as it is shown; header names that are not UTF-8 as one header that says so."""
+def line(message: Message, *, text: bool = True) -> TopicRecord:
+    """Returns `message` as it is shown, as `text` or in base64; header names that are not UTF-8 as one that says so."""
     from compactor.model.record import TIMESTAMP_TYPES
     from connectors.kafka.consumers import headers_of
 
+    form: Callable[[bytes | None], bytes | Readable] = readable if text else lambda data: data
     kind, timestamp = message.timestamp()
     headers, odd = headers_of(message)
     named: Any = headers if odd is None else [(f"({odd})", None)]
@@ -91,9 +96,9 @@ def line(message: Message) -> TopicRecord:
         offset=_known(message.offset()),
         timestamp=timestamp,
         timestamp_type=TIMESTAMP_TYPES[kind - 1],
-        key=readable(message.key()),
-        value=readable(message.value()),
-        headers=tuple((name, readable(value)) for name, value in named),
+        key=form(message.key()),
+        value=form(message.value()),
+        headers=tuple((name, form(value)) for name, value in named),
     )
 
 

@@ -23,7 +23,7 @@ def test_logs_that_share_a_file_are_written_again(tmp_path: Path) -> None:
     owner.cleaner.clean(0)
     purge_runs(owner.storage, owner.catalog, kept.now_ms * 2)
     (shared,) = files_with(VALUE, runs)
-    forced = naming(owner.catalog.state, {f"runs/{shared.name}"})
+    forced = naming(owner.catalog.state, {f"runs/{Path(shared).name}"})
     assert forced == {owner.log(1).tp}
     assert naming(owner.catalog.state, ()) == frozenset()
     assert len(owner.cleaner.clean(0, forced=forced)) == 1

@@ -66,14 +66,16 @@ def test_list_of_nothing_says_so(tmp_path: Path) -> None:
     assert _json("list", kept.connector, "--worker", kept.worker) == []
 
 
-@pytest.mark.parametrize("name", ["id", "topic", "folder", "data", "current", "topic's folder", "url"])
+@pytest.mark.parametrize("name", ["id", "topic", "nothing", "folder", "data", "current", "topic's folder", "url"])
 def test_show_takes_every_name_of_a_snapshot(kept: KeptSnapshots, name: str) -> None:
-    """Its id or topic after a connector file; else its folder, what leads there, or the folder of its topic."""
+    """Its id, topic or nothing after a connector file; else its folder, what leads there, or its topic's folder."""
     newest = kept.ids[-1]
     places = {"folder": newest, "data": f"{newest}/data", "current": "current", "topic's folder": "."}
     of_connector = {"id": newest, "topic": "t"}.get(name)
     where = (kept.topic / places.get(name, newest)).as_posix()
-    named = (kept.connector, of_connector) if of_connector else ((f"file://{where}" if name == "url" else where),)
+    named: list[object] = [kept.connector, *filter(None, [of_connector])]
+    if of_connector is None and name != "nothing":
+        named = [f"file://{where}" if name == "url" else where]
     shown = _json("show", *named, "--worker", kept.worker)
     assert (shown["id"], shown["newest"], shown["manifest"]["source_offsets"]) == (newest, True, {"0": 5})
 
@@ -114,7 +116,8 @@ def test_what_is_not_there_is_said(kept: KeptSnapshots, name: str) -> None:
 
 
 def test_one_snapshot_is_shown_at_a_time(kept: KeptSnapshots) -> None:
-    """Two are a mistake, and so is a connector file alone."""
+    """Two are a mistake, and so is a connector file alone if it has two topics."""
+    kept.shelf.sub("c", "u", kept.ids[0]).write("_manifest.json", b"{}")
     for named in ((kept.connector,), (kept.connector, *kept.ids)):
         result = invoke("snapshot", "show", *named, "--worker", kept.worker)
         assert (result.exit_code, "takes 1" in result.stderr) == (2, True)
@@ -219,6 +222,14 @@ def test_a_command_that_is_not_there_is_no_connector_file(tmp_path: Path) -> Non
     kept = KeptSnapshots(tmp_path)
     assert "No such command" in invoke("snapshot", "lst", kept.connector).stderr
     assert "keeps nothing" in invoke("snapshot", "--worker", kept.worker, kept.connector).stderr
+
+
+@pytest.mark.parametrize("group", ["snapshot", "erase"])
+def test_help_of_a_group_shows_what_it_does_itself(group: str) -> None:
+    """Its arguments and options, under the name that people give; `take` is none."""
+    shown = " ".join(invoke(group, "--help").stdout.split())
+    assert f"Usage: keyfold {group} [OPTIONS] {{CONNECTOR.json}}" in shown
+    assert ("--timeout" in shown, "verify" in shown, " take " in shown.partition("Commands")[2]) == (True, True, False)
 
 
 @pytest.mark.parametrize("command", ["take", "list", "show", "verify", "pin", "unpin", "diff"])

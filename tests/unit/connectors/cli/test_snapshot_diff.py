@@ -97,6 +97,15 @@ def test_counts_and_keys_are_said(kept: KeptSnapshots) -> None:
     assert json.loads(invoke("snapshot", "diff", *folders, "--json").stdout) == counts
 
 
+def test_snapshots_of_two_topics_are_named(kept: KeptSnapshots) -> None:
+    """They are compared, as one may be a copy; stderr says that they are not of one topic."""
+    folders = [kept.topic / name for name in kept.ids]
+    assert invoke("snapshot", "diff", *folders).stderr == ""
+    manifest = folders[1] / "_manifest.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"topic": "u"}))
+    assert "of two topics" in invoke("snapshot", "diff", *folders).stderr
+
+
 @pytest.mark.parametrize("is_there", [True, False])
 def test_a_damaged_file_is_named(kept: KeptSnapshots, is_there: bool) -> None:
     """Exit code 1, and the command that says more; the same of a file that is missing."""

@@ -50,6 +50,11 @@ def test_a_line_has_the_fields_of_the_record() -> None:
         b'{"partition":2,"offset":7,"timestamp":5,"timestamp_type":"LogAppendTime","key":"k","value":null,'
         b'"headers":[["h",{"base64":"/w=="}],["h",null],["g","x"]]}'
     )
+    raw = command.line(message, text=False)
+    assert (
+        msgspec.json.encode((raw.key, raw.value, raw.headers))
+        == b'["aw==",null,[["h","/w=="],["h",null],["g","eA=="]]]'
+    )
 
 
 def test_max_ends_after_so_many_records(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
