@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
@@ -51,10 +52,20 @@ class SnapshotFiles(Struct, frozen=True):
             return reader.schema_arrow
 
     def tables(self) -> Iterator[pa.Table]:
-        """Yields the records of each file. Raises MissingFileError if the snapshot was removed."""
-        for file in self.manifest.files:
-            with self._open(file) as reader:
-                yield reader.read()
+        """Yields the records of each file, and reads the next one meanwhile.
+
+        Raises MissingFileError if the snapshot was removed.
+        """
+        with ThreadPoolExecutor(1, "keyfold-snapshot") as pool:
+            reads = (pool.submit(self._table, file) for file in self.manifest.files)
+            ahead = next(reads, None)
+            while ahead is not None:
+                table, ahead = ahead.result(), next(reads, None)
+                yield table
+
+    def _table(self, file: DataFile) -> pa.Table:
+        with self._open(file) as reader:
+            return reader.read()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yields the records in the order of the files. Raises MissingFileError if the snapshot was removed."""

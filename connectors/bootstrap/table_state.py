@@ -123,11 +123,10 @@ class TableState:
             self._index(None, keys, range(start, start + batch.num_rows))
             return
         numbers = batch.column(self._columns.partition).to_numpy()
-        there = np.unique(numbers).tolist()
-        if len(there) == 1:  # as files are of one partition mostly
-            self._index(there[0], keys, range(start, start + batch.num_rows))
+        if numbers.min() == numbers.max():  # as files are of one partition mostly
+            self._index(int(numbers[0]), keys, range(start, start + batch.num_rows))
             return
-        for number in there:
+        for number in np.unique(numbers).tolist():
             rows = np.flatnonzero(numbers == number)
             self._index(number, [keys[row] for row in rows.tolist()], (rows + start).tolist())
 

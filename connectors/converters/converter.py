@@ -87,6 +87,14 @@ class Converter(ABC):
         """Returns the fields of `data` as they are written; None if it has none. Raises as `to_connect_data`."""
         return None
 
+    def written_like(self, data: bytes, value: Any) -> bytes | None:
+        """Returns `value`, as JSON has it, written under the schema of `data`, which this converter reads.
+
+        None if it cannot. No schema is registered. Raises as `to_connect_data`, and whatever a wrong `value` makes.
+        """
+        schema, _ = self.to_connect_data("", [], data)
+        return self.from_connect_data("", [], schema, value)
+
     @abstractmethod
     def to_connect_data(self, topic: str, headers: Headers, data: bytes | None) -> tuple[Schema | None, Any]:
         """Returns schema and value of `data`.

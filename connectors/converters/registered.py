@@ -137,6 +137,10 @@ class RegisteredConverter(Converter):
         """See `Converter.close`."""
         self.registry.close()
 
+    def written_like(self, data: bytes, value: Any) -> bytes | None:  # noqa: ARG002  # most write no JSON
+        """See `Converter.written_like`."""
+        return None
+
     def registered(self, schema_id: SchemaId) -> RegisteredSchema:
         """Returns a schema by the kind of id that it has. Raises DataError if there is none, RegistryError."""
         if schema_id.kind is IdKind.GUID:

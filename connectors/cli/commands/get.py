@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Final
 
 import typer
@@ -39,8 +40,9 @@ def get(
 ) -> None:
     """Prints the latest record that keyfold keeps of each key, with a live worker or without one.
 
-    Every partition is asked, or the one that is named. With state.index=always it takes a few reads; otherwise all
-    keys are read. If nothing is kept of a key, stderr names it, and the exit code is 1.
+    Every partition is asked, or the one that is named. Of a key that a converter writes its value is enough, such as
+    {"id": 7}. With state.index=always it takes a few reads; otherwise all keys are read. If nothing is kept of a key,
+    stderr names it, and the exit code is 1.
 
     For example: keyfold get customers.json ann --text
     """
@@ -49,24 +51,30 @@ def get(
     config, settings = configs_of(connector, worker)
     from compactor.catalog.catalog import Catalog
     from connectors.config.stores import connector_storage
+    from connectors.operations.get import KeyAnswer, logs_of
     from connectors.operations.get import get as operation
-    from connectors.operations.get import logs_of
+    from connectors.operations.typed_keys import kept_forms, look_up
+    from connectors.placeholders import resolve
 
     storage, name = connector_storage(config, settings.name), settings.name
-    answer = operation(
-        storage,
-        settings,
-        lambda: Catalog.open(storage, name).state,
-        wanted,
-        lambda state: logs_of(state, name, topic, partition),
-    )
+
+    def answered(keys: Sequence[bytes]) -> KeyAnswer:
+        chosen = partial(logs_of, connector=name, topic=topic, partition=partition)
+        return operation(storage, settings, lambda: Catalog.open(storage, name).state, keys, chosen)
+
+    answer = answered(wanted)
+    records, absent = answer.records, answer.absent
+    if absent and not as_hex:
+        forms = kept_forms(storage, settings.chain_spec(config.given).written_key, answer.logs, absent, resolve)
+        typed, absent = look_up(answered, forms)
+        records += typed
     out = JsonLines()
     is_text = shows_text(text)
-    out.write(record.shown(text=is_text) for record in answer.records)
+    out.write(record.shown(text=is_text) for record in records)
     out.flush()
-    for key in answer.absent:
+    for key in absent:
         note(f"Nothing is kept of {_printable(key)}.")
-    if answer.absent:
+    if absent:
         note(f"next: {HOW_KEPT}")
         raise typer.Exit(EXIT_FAILED)
 

@@ -163,6 +163,13 @@ class AvroConverter(RegisteredConverter):
             raise DataError(f"The value does not fit its schema: {reason_of(error)}.") from None
         return buffer.getvalue()
 
+    def written_like(self, data: bytes, value: Any) -> bytes | None:
+        """See `Converter.written_like`."""
+        schema_id, start, _ = self.wire.read((), data)
+        buffer = io.BytesIO()
+        fastavro.schemaless_writer(buffer, self._reader(schema_id).avro, value)
+        return data[:start] + buffer.getvalue()
+
     def fields_of(self, headers: Headers, data: bytes) -> WrittenFields | None:
         """See `Converter`."""
         schema_id, start, _ = self.wire.read(headers, data)

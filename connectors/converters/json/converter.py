@@ -138,6 +138,13 @@ class JsonConverter(Converter):
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise DataError(f"This is no JSON: {reason_of(error)}.") from None
 
+    def written_like(self, data: bytes, value: Any) -> bytes | None:
+        """See `Converter.written_like`."""
+        if not self._holds_schemas:
+            return encoded(value)
+        schema = self._envelope.decode(data).schema
+        return b'{"schema":' + bytes(schema) + b',"payload":' + encoded(value) + b"}"
+
     def from_connect_data(self, topic: str, headers: Headers, schema: Schema | None, value: Any) -> bytes | None:  # noqa: ARG002
         """See `Converter`. Numbers are equal to those that Java's class writes, not always in the same digits."""
         if schema is None and value is None:

@@ -65,6 +65,10 @@ class JsonSchemaConverter(RegisteredConverter):
         """See `Converter.schema_bytes`."""
         return self.wire.size
 
+    def written_like(self, data: bytes, value: Any) -> bytes | None:
+        """See `Converter.written_like`."""
+        return data[: self.schema_bytes] + encoded(value)
+
     def schema_of(self, headers: Headers, data: bytes) -> Schema | None:
         """See `Converter.schema_of`."""
         return self._schema(self.wire.read(headers, data).schema_id)

@@ -1,0 +1,99 @@
+"""Writes keys that a person gives as values in the form in which a connector keeps keys: by its converter.
+
+The schema of a key stands in its bytes, or a registry's id of it does. So some keys that are kept say which schemas
+there are; a value is written with each of them. Nothing is registered.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from itertools import islice
+from typing import Any, Final
+
+from compactor.model.log import PartitionLog
+from compactor.runs import reader
+from compactor.runs.scan import whole
+from compactor.storage.base import Storage
+from connectors.chain.spec import ClassSpec, Resolve, made_converter
+from connectors.converters.converter import Converter
+from connectors.converters.names import CONVERTERS
+from connectors.data.bounds import MOST_READ
+from connectors.data.schema import Schema
+from connectors.errors import DataError, RegistryError
+from connectors.machine_errors import refuse_machine
+from connectors.operations.get import KeyAnswer, KeyRecord
+
+_LOOKED_AT: Final = 1_000
+"""Kept keys of a log that are looked at for their schemas: the first that a run has."""
+_MOST_SCHEMAS: Final = 20
+"""Schemas that are tried: a topic's keys have one as a rule, and some older ones."""
+_PLAIN: Final = frozenset(("keyfold.Bytes", "keyfold.String"))
+
+
+def kept_forms(
+    storage: Storage, written: ClassSpec, logs: Sequence[PartitionLog], keys: Sequence[bytes], resolve: Resolve
+) -> dict[bytes, list[bytes]]:
+    """Returns the bytes that each of `keys` may be kept as: they are JSON, or text that is itself the key.
+
+    There are none if the connector's keys are bytes or text. Raises StorageError, RegistryError.
+    """
+    converter_class = CONVERTERS.find(written.name).of
+    if converter_class.java in _PLAIN:
+        return {key: [] for key in keys}
+    with closing(made_converter(written, resolve, is_key=True)) as converter:
+        samples = list(islice(_samples(storage, converter, logs), _MOST_SCHEMAS))
+        return {key: list(dict.fromkeys(_forms(converter, samples, key))) for key in keys}
+
+
+def look_up(
+    ask: Callable[[Sequence[bytes]], KeyAnswer], forms: Mapping[bytes, Sequence[bytes]]
+) -> tuple[tuple[KeyRecord, ...], tuple[bytes, ...]]:
+    """Returns the records that `ask` has of `forms`, and the keys of which no form is kept. Raises as `ask` does."""
+    every = [form for some in forms.values() for form in some]
+    answer = ask(every) if every else None
+    missing = set(answer.absent) if answer is not None else set[bytes]()
+    absent = tuple(key for key, some in forms.items() if missing.issuperset(some))
+    return (() if answer is None else answer.records), absent
+
+
+def _samples(storage: Storage, converter: Converter, logs: Iterable[PartitionLog]) -> Iterator[bytes]:
+    """Yields kept keys, one for each schema."""
+    heads: set[bytes] = set()
+    schemas: list[Schema | None] = []
+    for log in logs:
+        batches = reader.read(storage, whole(log), ("key",))
+        for key in islice((key for batch in batches for key in batch["key"].to_pylist()), _LOOKED_AT):
+            head = (key or b"")[: converter.schema_bytes or None]
+            if key is None or head in heads or len(key) > MOST_READ:
+                continue
+            heads.add(head)
+            try:
+                schema = converter.schema_of([], key)
+            except DataError:
+                continue
+            if converter.schema_bytes or schema not in schemas:
+                schemas.append(schema)
+                yield key
+
+
+def _forms(converter: Converter, samples: Iterable[bytes], key: bytes) -> Iterator[bytes]:
+    for sample in samples:
+        for value in _values(key):
+            try:
+                data = converter.written_like(sample, value)
+            except RegistryError:
+                raise
+            except Exception as error:  # noqa: BLE001  # the value is not of this schema
+                refuse_machine(error)
+                continue
+            if data is not None:
+                yield data
+
+
+def _values(key: bytes) -> Iterator[Any]:
+    """Yields what `key` may stand for: the text that it is, and what that is as JSON."""
+    yield key.decode(errors="replace")
+    with suppress(ValueError):
+        yield json.loads(key)
