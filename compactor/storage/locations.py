@@ -9,6 +9,7 @@ abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/…    the same, of this account
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from typing import Final
@@ -27,6 +28,7 @@ from compactor.storage.object_store import ObjectStorage
 SCHEMES: Final = ("file", "s3", "gs", "az", "abfss")
 """The schemes of locations; one without is a path."""
 
+_ALLOWS_HTTP: Final = {"s3": "AWS_ALLOW_HTTP", "gs": "GOOGLE_ALLOW_HTTP", "az": "AZURE_ALLOW_HTTP"}
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 _BUCKET: Final = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._$-]*")
 """What a bucket's or container's name may have in any store: it may stand before or after a host's name in a URL, which
@@ -115,4 +117,7 @@ def _bucket(url: SplitResult, options: StoreOptions) -> StoreBucket:
 
 def _of_scheme(scheme: str, name: str, options: StoreOptions) -> StoreBucket:
     own: Mapping[str, str] = {"s3": options.s3, "gs": options.gs, "az": options.az}[scheme]
-    return StoreBucket(scheme, name, tuple(sorted(own.items())), scheme in options.allow_http, options.times)
+    # The clouds' own variable: obstore does not look at it once it is given any option of a client.
+    named = os.environ.get(_ALLOWS_HTTP[scheme], "").strip().lower() in {"true", "1"}
+    allows_http = named or scheme in options.allow_http
+    return StoreBucket(scheme, name, tuple(sorted(own.items())), allows_http, options.times)

@@ -27,6 +27,8 @@ from connectors.operations.get import KeyAnswer, KeyRecord
 
 _LOOKED_AT: Final = 1_000
 """Kept keys of a log that are looked at for their schemas: the first that a run has."""
+_MOST_LOGS: Final = 16
+"""Logs that are looked at: partitions of a topic have the same schemas, and each log takes a file to open."""
 _MOST_SCHEMAS: Final = 20
 """Schemas that are tried: a topic's keys have one as a rule, and some older ones."""
 _PLAIN: Final = frozenset(("keyfold.Bytes", "keyfold.String"))
@@ -43,7 +45,7 @@ def kept_forms(
     if converter_class.java in _PLAIN:
         return {key: [] for key in keys}
     with closing(made_converter(written, resolve, is_key=True)) as converter:
-        samples = list(islice(_samples(storage, converter, logs), _MOST_SCHEMAS))
+        samples = list(islice(_samples(storage, converter, logs[:_MOST_LOGS]), _MOST_SCHEMAS))
         return {key: list(dict.fromkeys(_forms(converter, samples, key))) for key in keys}
 
 

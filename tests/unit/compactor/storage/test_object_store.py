@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import secrets
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +26,7 @@ from compactor.storage.locations import StoreOptions, open_storage
 from compactor.storage.object_client import PART_BYTES, ObjectClient, ObjectState
 from compactor.storage.object_store import ObjectStorage
 from compactor.storage.request_counts import REQUESTS
+from tests.support.cli import environment
 from tests.support.kafka import wait_until
 from tests.support.stores.faulty_proxy import NO_FAULTS, Faults, FaultyProxy, Request, faulty_proxy
 from tests.support.stores.moto_server import moto_server
@@ -497,6 +500,17 @@ def test_a_store_without_tls_is_not_asked_unless_that_is_allowed(store: RunningS
         open_storage(f"{store.location}/x", options).create("a", b"")
     assert "allow.http" in caught.value.action
     assert time.monotonic() - began < options.times.retry_s / 2
+
+
+def test_the_environment_allows_a_store_without_tls(store: RunningStore) -> None:
+    """As it names the endpoint and the credentials: a reader of snapshots has no worker file."""
+    open_storage(f"{store.location}/env", store.options()).write("a", b"1")
+    named = {"ENDPOINT_URL": store.url, "REGION": "us-east-1", "ACCESS_KEY_ID": "k", "SECRET_ACCESS_KEY": "s"}
+    variables = {f"AWS_{name}": value for name, value in (named | {"ALLOW_HTTP": "true"}).items()}
+    script = f"from compactor.storage.locations import open_storage as o; print(o('{store.location}/env').read('a'))"
+    python = [sys.executable, "-c", script]
+    done = subprocess.run(python, env=environment(**variables), capture_output=True, text=True, check=False, timeout=60)
+    assert done.stdout.strip() == "b'1'", done.stderr[-2000:]
 
 
 def test_a_list_that_is_late_comes_right(storage: Storage, proxy: FaultyProxy) -> None:
