@@ -77,14 +77,14 @@ def _iceberg(
             from connectors.tables.rest_catalog import BoundedRestCatalog
         except ImportError as error:
             raise _not_installed(connector, error) from error
-        properties, location = _properties(connector), None
+        properties, own = _properties(connector), None
         if not properties:
             properties = {"type": "sql", "uri": f"sqlite:///{place.location}/{CATALOG}?timeout={_LOCKED_S}"}
-            location = place.url(f"{version.connector}/{version.topic}/iceberg")
+            own = place.sub(version.connector, version.topic, "iceberg")
         AVAILABLE_CATALOGS[CatalogType.REST] = partial(BoundedRestCatalog, is_secret)
         properties = iceberg_properties(bucket, place.url(""), properties)
         catalog = load_catalog("keyfold", **properties)
-        return IcebergFiles(catalog, identifier_of(connector, version.topic), location, version.connector)
+        return IcebergFiles(catalog, identifier_of(connector, version.topic), own, version.connector)
 
     return table
 

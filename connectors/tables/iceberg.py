@@ -6,6 +6,8 @@ whatever a newer owner has committed.
 
 from __future__ import annotations
 
+import re
+import secrets
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -24,6 +26,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AssertCurrentSchemaId, AssertTableUUID
 
 from compactor.errors import SnapshotError
+from compactor.storage.base import Storage
 from connectors.class_names import names_code
 from connectors.tables.columns import ICEBERG, TableFormat, far_times, names_in
 from connectors.tables.iceberg_columns import evolve, unused_schemas
@@ -39,18 +42,27 @@ MADE_WITH: Final = {
 _BOUNDS_OF: Final = "write.metadata.metrics.column."
 """Which statistics a file gets of a column: pyiceberg makes Python's values of bounds, or fails."""
 
+_OWN: Final = b"keyfold"
+_DATA: Final = "data"
+_OWN_FILE: Final = re.compile(
+    rf"{_DATA}/00000-0-{_OWN[:4].hex()}-{_OWN[4:6].hex()}-{_OWN[6:].hex()}[-0-9a-f]+\.parquet"
+)
+"""What `write` names a file: pyiceberg takes a UUID, which begins with our name."""
 _NO_CODE: Final = "It names code, which keyfold does not run. Remove it, or set another snapshot.table.name."
 
 
 class IcebergFiles:
-    """The Iceberg table `identifier` of a topic. Implements `TableFiles`. `location`: None if the catalog decides."""
+    """The Iceberg table `identifier` of a topic. Implements `TableFiles`.
+
+    `own` is the folder of its files, None if the catalog has another one.
+    """
 
     format: TableFormat = ICEBERG
 
-    def __init__(self, catalog: Catalog, identifier: tuple[str, ...], location: str | None, connector: str) -> None:
+    def __init__(self, catalog: Catalog, identifier: tuple[str, ...], own: Storage | None, connector: str) -> None:
         self._catalog = catalog
         self._identifier = identifier
-        self._location = location
+        self._own = own
         self._connector = connector
 
     def head(self) -> TableHead | None:
@@ -107,10 +119,11 @@ class IcebergFiles:
             self._catalog.commit_table(newest, (same, AssertTableUUID(uuid=newest.metadata.table_uuid)), (unused,))
 
     def purge(self) -> str | None:
-        """Removes all snapshots that no branch or tag names, and their files.
+        """Removes all snapshots that no branch or tag names, and their files, also those of a commit that was cut off.
 
-        A commit that removes files has a manifest with their bounds, which later ones of the same kind keep. So an
-        append of nothing comes first, which leaves that manifest out.
+        Of files that no version names only ours go: another writer may be about to commit its own. A commit that
+        removes files has a manifest with their bounds, which later ones of the same kind keep. So an append of nothing
+        comes first, which leaves that manifest out.
         """
         try:
             table = self._catalog.load_table(self._identifier)
@@ -124,6 +137,10 @@ class IcebergFiles:
             change.forget({name: text for name, text in table.properties.items() if name.startswith("keyfold.")})
         self.expire(1)
         table = self._catalog.load_table(self._identifier)
+        if self._own is not None:
+            named = {path.rpartition("/")[2] for path in _paths(table)}
+            cut_off = (info.path for info in self._own.walk(_DATA) if _OWN_FILE.fullmatch(info.path))
+            self._own.delete_all([path for path in cut_off if path.rpartition("/")[2] not in named])
         current = table.metadata.current_snapshot_id
         names = sorted(name for name, ref in table.metadata.refs.items() if ref.snapshot_id != current)
         return f"branches or tags hold them: {', '.join(names)[:200]}" if names else None
@@ -131,7 +148,8 @@ class IcebergFiles:
     def _created(self, schema: pa.Schema) -> Table:
         self._catalog.create_namespace_if_not_exists(self._identifier[:-1])
         try:
-            return self._catalog.create_table(self._identifier, schema, location=self._location, properties=MADE_WITH)
+            location = None if self._own is None else self._own.url("")
+            return self._catalog.create_table(self._identifier, schema, location=location, properties=MADE_WITH)
         except TableAlreadyExistsError as error:
             raise TableConflictError from error
 
@@ -184,7 +202,7 @@ class _IcebergChange:
         metadata = self._transaction.table_metadata
         if unbounded := dict.fromkeys((f"{_BOUNDS_OF}{path}" for path in far_times(rows)), "counts"):
             metadata = metadata.model_copy(update={"properties": {**metadata.properties, **unbounded}})
-        task = WriteTask(uuid.uuid4(), 0, metadata.schema(), rows.to_batches())
+        task = WriteTask(uuid.UUID(bytes=_OWN + secrets.token_bytes(9)), 0, metadata.schema(), rows.to_batches())
         written = list(write_file(self._table.io, metadata, iter([task])))
         with self._lock:
             self._added.extend(written)

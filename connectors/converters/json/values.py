@@ -266,6 +266,8 @@ def _read_pairs(node: Any, key: Read, value: Read, width: int, absences: Absence
     pairs = _typed(node, list, "a JSON array of pairs")
     if not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
         raise DataError("A map whose keys are no texts is a JSON array of arrays of a key and a value.")
+    if any(isinstance(pair[0], dict | list) for pair in pairs):
+        raise DataError("A map has structs, lists or maps as keys.", "Use keys that are texts or numbers.")
     if absences is not None:
         absences.add_number_keys(len(pairs))
     return {key(name): value(held) for name, held in paced(pairs, width)}

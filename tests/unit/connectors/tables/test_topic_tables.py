@@ -299,6 +299,24 @@ def test_an_erasure_leaves_one_version_and_no_word_of_others(kind: str, tmp_path
 
 
 @BOTH
+def test_an_erasure_removes_files_of_a_commit_that_was_cut_off(kind: str, tmp_path: Path) -> None:
+    """No version names them; those that another writer is about to commit stay."""
+    tables = Tables(kind, tmp_path)
+    newest, folder = tables.version("20260101T000000Z-00aa11", [AB]), tmp_path / "c" / "t" / kind
+    tables.tables.commit(newest)
+    files = tables.tables.table(newest)
+    head = files.head()
+    assert head is not None
+    files.begin(head, head.schema, None).write(pa.Table.from_pylist([{"name": "x"}], head.schema))
+    other = folder / ("data" if kind == "iceberg" else "") / "00000-0-ffffffff-ffff-4fff-8fff-ffffffffffff.parquet"
+    other.write_bytes(b"another writer's")
+    before = set(folder.rglob("*.parquet"))
+    assert tables.tables.purge(newest) is None
+    left = {path for path in folder.rglob("*.parquet") if "_delta_log" not in path.parts}
+    assert (len(before), len(left), other in left, tables.rows()) == (3, 2, True, AB)
+
+
+@BOTH
 def test_an_erasure_leaves_what_the_table_keeps_by_its_own_rule(kind: str, tmp_path: Path) -> None:
     """Its owner has said how long older versions stay: the answer names that."""
     tables = Tables(kind, tmp_path)
