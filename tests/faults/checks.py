@@ -65,8 +65,10 @@ class Observation(NamedTuple):
 def violations(facts: Observation) -> list[str]:
     """Every breach, one line each; none where all promises hold and everything agrees."""
     published = {log.partition: log.published for log in facts.logs}
+    lost = list(_lost_at_the_source(facts))
+    facts = facts._replace(source=topic_checks.filled(facts.source)) if facts.is_of_topic else facts
     return [
-        *_lost_at_the_source(facts),
+        *lost,
         *_promises(facts, published),
         *_positions(facts, published),
         *(fault for log in facts.logs for fault in _out_of_order(log)),

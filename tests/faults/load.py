@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from itertools import cycle
 from types import TracebackType
@@ -21,6 +22,8 @@ REPEATED: Final = 5
 RATE: Final = 100
 """Records per second."""
 TOMBSTONES: Final = 0.1
+GONE: Final = b"__debezium_unavailable_value"
+"""Debezium's placeholder for a field that a change does not have."""
 # A broker may be away for minutes: until it is back the records wait, in their order and without a second copy.
 _PATIENT: Final = {
     "enable.idempotence": True,
@@ -42,12 +45,15 @@ class Sent(NamedTuple):
 class TopicRecords:
     """The records of one topic: makes them by chance, and remembers which of them the broker has taken.
 
-    Every key has one of `partitions`, or, if it `wanders`, another one each time. `acknowledged` has (partition,
-    offset) → record of all that the broker has taken; `refused` the errors of those that it never will; `under_way`
-    counts those of which it is not known yet.
+    Every key has one of `partitions`, or, if it `wanders`, another one each time. With `fills` values are JSON, and
+    every second one has a placeholder if all earlier records of its key are acknowledged: it is known what fills it.
+    `acknowledged` has (partition, offset) → record of all that the broker has taken; `refused` the errors of those that
+    it never will; `under_way` counts those of which it is not known yet.
     """
 
-    def __init__(self, topic: str, seed: int, partitions: int = 2, *, wanders: bool = False) -> None:
+    def __init__(
+        self, topic: str, seed: int, partitions: int = 2, *, wanders: bool = False, fills: bool = False
+    ) -> None:
         self.acknowledged: dict[tuple[int, int], Sent] = {}
         self.refused: list[str] = []
         self.under_way = 0
@@ -55,11 +61,14 @@ class TopicRecords:
         self._seed = seed
         self.partitions = partitions
         self._wanders = wanders
+        self._fills = fills
         self._chance = random.Random(seed)
         self._ends: dict[int, int] = {}
         self._count = 0
         # By key the value and headers that were sent last.
         self._last: dict[int, tuple[bytes | None, Headers]] = {}
+        # How many records of each key are under way; `send` adds, `_delivered` takes.
+        self._waiting: Counter[bytes | None] = Counter()
 
     def ends(self) -> dict[int, int]:
         """Returns partition → the offset after the last acknowledged record."""
@@ -70,6 +79,7 @@ class TopicRecords:
         record = self._next(keys)
         sent = Sent(record.key, record.value, record.headers)
         self.under_way += 1
+        self._waiting[sent.key] += 1
         try:
             producer.produce(
                 self.topic,
@@ -81,6 +91,7 @@ class TopicRecords:
             )
         except BufferError:
             self.under_way -= 1
+            self._waiting[sent.key] -= 1
             return False
         producer.poll(0)
         return True
@@ -90,7 +101,11 @@ class TopicRecords:
         key = self._chance.randrange(keys)
         value = None if self._chance.random() < TOMBSTONES else f"{self._seed}-{self._count}".encode() * 4
         headers = [("n", str(self._count).encode()), ("h", None)] if self._count % 7 == 0 else []
-        if self._count % REPEATED or key not in self._last:
+        if self._fills and value is not None:
+            is_known = not self._waiting[f"key-{key}".encode()]
+            text = GONE if is_known and self._count % 2 else value
+            value = b'{"n":%d,"text":"%b"}' % (self._count, text)
+        if self._fills or self._count % REPEATED or key not in self._last:
             self._last[key] = value, headers
         partition = self._chance.randrange(self.partitions) if self._wanders else key % self.partitions
         return ToSend(partition, f"key-{key}".encode(), *self._last[key])
@@ -103,6 +118,7 @@ class TopicRecords:
         else:
             self.refused.append(str(error))
         self.under_way -= 1
+        self._waiting[sent.key] -= 1
 
 
 class Sender:
@@ -188,8 +204,9 @@ class Load(Sender):
         partitions: int = 2,
         *,
         wanders: bool = False,
+        fills: bool = False,
     ) -> None:
-        self._records = TopicRecords(topic, seed, partitions, wanders=wanders)
+        self._records = TopicRecords(topic, seed, partitions, wanders=wanders, fills=fills)
         super().__init__(bootstrap, [self._records], rate)
         self.acknowledged = self._records.acknowledged
         self.refused = self._records.refused

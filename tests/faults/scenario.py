@@ -89,7 +89,8 @@ class Scenario:
         self.deployment.worker |= {**QUICK_WORKER, **ours}
         self.control = Control(folder / "control")
         is_of_topic = settings.get("compaction.scope") == "topic"
-        self.load = Load(bootstrap, topic, seed, rate, wanders=is_of_topic)
+        fills = settings.get("compaction.fill") == "unavailable"
+        self.load = Load(bootstrap, topic, seed, rate, wanders=is_of_topic, fills=fills)
         self.seed = seed
         self.worker: WorkerProcess | None = None
         self._workers = 0

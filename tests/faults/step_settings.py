@@ -41,10 +41,10 @@ ELSEWHERE: Final = (
     *("publish.retired", "ingest.admit", "ingest.wait", "ingest.fill", "catalog.replace", "snapshot.section", "table."),
     "generation.carry",
 )
-"""Prefixes of steps that this scenario's worker does not take: those of `keyfold rebuild` and of a file of another
-catalog (test_rebuild.py), of `keyfold delete`, `erase`, `dlq` and `restore`, of keys with an identity, of records that
-come late, of values that are filled, of typed snapshots and tables, and of truncates (e2e/test_delete.py,
-e2e/test_erase.py, e2e/test_dlq.py, kafka/test_restore.py, e2e/test_key_identity.py, test_order.py, test_fill.py,
+"""Prefixes of steps that a worker does not take by the settings of most cases: those of `keyfold rebuild` and of a file
+of another catalog (test_rebuild.py), of `keyfold delete`, `erase`, `dlq` and `restore`, of keys with an identity, of
+records that come late, of values that are filled, of typed snapshots and tables, and of truncates (e2e/test_delete.py,
+e2e/test_erase.py, e2e/test_dlq.py, kafka/test_restore.py, e2e/test_key_identity.py, test_order.py, test_scope.py,
 spark/test_typed_snapshot.py, unit/connectors/tables/test_with_snapshots.py, e2e/test_truncate.py)."""
 
 IN_A_REBUILD: Final = tuple(step for step in STEPS if step.startswith("rebuild."))
@@ -61,6 +61,13 @@ BEHIND: Final = ("merge.", "clean.", "snapshot.", "vacuum.")
 SCOPED: Final[Mapping[str, Any]] = {"compaction.scope": "topic"}
 ONE_WINNER: Final[Mapping[str, Any]] = {**CALM, **SCOPED}
 ONE_WINNER_BUSY: Final[Mapping[str, Any]] = {**BUSY, **SCOPED}
+FILLED: Final[Mapping[str, Any]] = {
+    **ONE_WINNER,
+    "compaction.fill": "unavailable",
+    "value.converter": "keyfold.Json",
+    "value.converter.schemas.enable": "false",
+}
+"""The same with fields that are filled over the topic."""
 
 
 def settings(step: str, *, tasks: bool = False) -> Mapping[str, Any]:

@@ -10,6 +10,7 @@ import pytest
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from tests.faults.cases import Cases
 from tests.faults.scenario import Scenario
+from tests.faults.step_settings import FILLED
 from tests.faults.worker_process import GRACE_S, MARGIN_S
 
 FORGETFUL = {
@@ -41,6 +42,20 @@ def own_cases(tmp_path_factory: pytest.TempPathFactory, own_broker: EmbeddedKafk
 def test_a_killed_broker_that_is_started_again(own_broker: EmbeddedKafka, own_cases: Cases, step: str) -> None:
     """SIGKILL and a start at once: the worker goes on by itself."""
     with own_cases.case("broker killed and started", step) as case:
+        worker = case.scenario.meet(step, HELD)
+        case.strikes()
+        own_broker.kill()
+        own_broker.start()
+        case.recovers()
+        assert worker.alive, worker.tail()
+        case.outcome = "same worker"
+        assert case.violations() == []
+
+
+@pytest.mark.parametrize("step", ["ingest.wait", "ingest.fill"])
+def test_a_broker_that_is_killed_while_records_wait(own_broker: EmbeddedKafka, own_cases: Cases, step: str) -> None:
+    """The ends that records wait for are asked of it: the worker goes on by itself, and fills the same."""
+    with own_cases.case("broker killed and started, filled over a topic", step, FILLED) as case:
         worker = case.scenario.meet(step, HELD)
         case.strikes()
         own_broker.kill()

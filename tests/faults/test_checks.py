@@ -24,6 +24,8 @@ SOURCE = (
     Read("t", 0, 3, b"b", None, (), 6),
     Read("t", 0, 4, b"c", b"4", (), 7),
 )
+FULL = b'{"n":4,"text":"long"}'
+UNFILLED = Read("t", 0, 5, b"c", b'{"n":5,"text":"__debezium_unavailable_value"}', (), 8)
 FILE = b"the bytes of a file"
 DIGEST = hashlib.sha256(FILE).hexdigest()
 
@@ -33,6 +35,9 @@ def sent(at: int, offset: int) -> Read:
     one = SOURCE[at]
     own = (("keyfold.source.topic", b"t"), ("keyfold.source.partition", b"0"), ("keyfold.source.offset", b"%d" % at))
     return one._replace(topic="o", offset=offset, headers=(*one.headers, *own))
+
+
+LATE = UNFILLED._replace(topic="o", offset=5, headers=(*sent(4, 4).headers[:2], ("keyfold.source.offset", b"5")))
 
 
 def manifest(**changes: Any) -> Manifest:
@@ -137,6 +142,10 @@ CASES: dict[str, tuple[Callable[[], Observation], str]] = {
     ),
     "of a topic, a loser": (lambda: of_topic(output=(*OUTPUT, sent(0, 5))), "should be b'3'"),
     "of a topic, row missing": (lambda: of_topic(snapshot=taken(rows=taken().rows[:1])), "snapshot: b'a' is None"),
+    "of a topic, not filled": (
+        lambda: of_topic(source=(*SOURCE[:4], SOURCE[4]._replace(value=FULL), UNFILLED), output=(*OUTPUT, LATE)),
+        "(4) source (0, 5)",
+    ),
     "of a topic, resumed too late": (
         lambda: of_topic(snapshot=taken(manifest=manifest(output_offsets={"0": 4}))),
         "snapshot and output: b'b'",

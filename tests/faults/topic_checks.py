@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from tests.faults.load import GONE
 from tests.support.kafka import Read
 
 Table = dict[bytes | None, bytes]
@@ -38,6 +40,24 @@ def broken_promises(source: Sequence[Read], output: Iterable[Read]) -> Iterator[
     yield from _differences("(3) output", dict(living), winners(source))
 
 
+def filled(source: Iterable[Read]) -> tuple[Read, ...]:
+    """Returns `source` with the fields that are unavailable taken from the record before of the key, by the order."""
+    before: dict[bytes | None, bytes | None] = {}
+    made: list[Read] = []
+    for record in sorted(source, key=_place):
+        earlier = before.get(record.key)
+        value = record.value
+        if value is not None and GONE in value and earlier is not None:
+            value = value.replace(GONE, json.loads(earlier)["text"].encode())
+        before[record.key] = value
+        made.append(record._replace(value=value))
+    return tuple(made)
+
+
+def _place(record: Read) -> tuple[int, int, int]:
+    return record.timestamp_ms, record.partition, record.offset
+
+
 def snapshot_violations(
     source: Sequence[Read],
     output: Iterable[Read],
@@ -57,8 +77,7 @@ def snapshot_violations(
 
 def winners(source: Iterable[Read]) -> Table:
     """Returns the value of each living key by its record of the highest time, then partition and offset."""
-    ordered = sorted(source, key=lambda one: (one.timestamp_ms, one.partition, one.offset))
-    last = {record.key: record.value for record in ordered if record.key is not None}
+    last = {record.key: record.value for record in sorted(source, key=_place) if record.key is not None}
     return {key: value for key, value in last.items() if value is not None}
 
 

@@ -10,7 +10,7 @@ import pytest
 from compactor.model.actions import Publish
 from connectors.cli.commands.get import HOW_KEPT, parsed
 from connectors.errors import UsageError
-from tests.support.cli import connector_file, execute, invoke, keep, row, worker_file
+from tests.support.cli import ROOT, connector_file, execute, invoke, keep, row, worker_file
 
 ROWS = [
     row(4, b"a", b"old", timestamp=1),
@@ -49,6 +49,16 @@ def test_get_says_what_is_published_and_until_when_a_tombstone_stays(tmp_path: P
         ("gone", 8, None, True, 9),
         ("a", 9, "new", False, None),
     ]
+
+
+def test_the_documentations_example(tmp_path: Path) -> None:
+    """The page shows a call and what it prints, line by line."""
+    keep(tmp_path, ROWS, [PUBLISHED])
+    page = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8").partition("\n### get\n")[2]
+    call, *printed = [line.strip() for line in page.partition("\n    ")[2].partition("\n\n")[0].splitlines()]
+    command, file, *more = call.split()[1:]
+    assert (command, file) == ("get", "orders.json")
+    assert invoke(*_get(tmp_path, *more)).stdout.splitlines() == printed
 
 
 def test_a_json_key_is_looked_up_without_its_spaces(tmp_path: Path) -> None:
