@@ -16,6 +16,7 @@ from connectors.errors import OutputError
 from tests.e2e.test_output_converters import PLAIN, WITH_SCHEMAS, with_schema
 from tests.support.cli import invoke
 from tests.support.deployment import Deployment
+from tests.support.generations import time_text
 from tests.support.kafka import Read, ToSend, add_partitions, consume_all, create_topic, produce
 from tests.support.records import BASE_MS, read_snapshot
 
@@ -50,10 +51,12 @@ def changes(seed: int, count: int, partitions: int, first_ms: int, *, quoted: bo
     ]
 
 
-def winners(deployment: Deployment) -> Table:
+def winners(deployment: Deployment, since_ms: int = 0) -> Table:
     """Returns the value of each key by its record with the highest time, partition and offset in the source."""
     best: dict[bytes | None, Read] = {}
     for record in consume_all(deployment.bootstrap, deployment.topic):
+        if record.timestamp_ms < since_ms:
+            continue
         known = best.get(record.key)
         if known is None or _rank(record) > _rank(known):
             best[record.key] = record
@@ -165,6 +168,22 @@ def test_read_again_as_a_whole(spark: SparkSession, deployment: Deployment) -> N
     assert done.exit_code == 0, done.output
     deployment.run_once(spark)
     assert table(consume_all(deployment.bootstrap, deployment.output)) == winners(deployment)
+
+
+@pytest.mark.long
+def test_keys_without_a_record_since_a_time_end(spark: SparkSession, deployment: Deployment) -> None:
+    """What retention cannot do with one winner over a topic: the source is read again from that time on."""
+    produce(deployment.bootstrap, deployment.topic, changes(16, 100, 2, BASE_MS))
+    deployment.run_once(spark)
+    produce(deployment.bootstrap, deployment.topic, changes(17, 30, 2, BASE_MS + 100_000))
+    connector, worker = deployment.write()
+    since = time_text(BASE_MS + 50_000)
+    done = invoke("resync", str(connector), "--worker", str(worker), "--since", since)
+    assert done.exit_code == 0, done.output
+    deployment.run_once(spark)
+    living = winners(deployment, BASE_MS + 50_000)
+    assert table(consume_all(deployment.bootstrap, deployment.output)) == living != winners(deployment)
+    assert {key: value for (_, key), (_, value) in read_snapshot(deployment)[1].items()} == living
 
 
 @pytest.mark.parametrize("identity", ["bytes", pytest.param("json", marks=pytest.mark.long)])
