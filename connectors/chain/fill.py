@@ -13,7 +13,7 @@ import hashlib
 import json
 import re
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -32,6 +32,9 @@ from connectors.registry.patience import Patience
 
 _PLAIN: Final = re.compile(rb"[A-Za-z0-9_.:\- ]+")
 """Placeholders that JSON writes as they are, so that bytes without them have none."""
+_MARK: Final = 64
+"""How many bytes of each form of the placeholder are searched for: enough to tell them from others, and few to compile.
+What only begins like it is read, and not filled."""
 _WAIT_S: Final = 10.0
 """How long (s) the schema of one value is waited for: the connector's turn waits too, and is tried again later. The
 values of a portion may have as many schemas, each answered just in time, so a stop ends the wait."""
@@ -54,14 +57,14 @@ class Placeholder:
         self._texts = frozenset({shown, encoded, json.dumps(self._map, separators=(",", ":"))})
         self._items = frozenset({shown, encoded, self.uuid, data})
         self.longest = 64 + _WIDE * len(data)
-        # What the bytes of a value have somewhere that holds it in any form; None: that cannot be said.
-        self._marks: pa.Array | None = None
+        # Matches the bytes of a value that may hold it, in whatever form; None: that cannot be said.
+        self._pattern: str | None = None
         if _PLAIN.fullmatch(data):
             numbers = [",".join(map(str, data)).encode(), ", ".join(map(str, data)).encode()]
             zigzag = b"".join(
                 bytes([2 * byte & 0x7F | 0x80, 2 * byte >> 7] if byte > 63 else [2 * byte]) for byte in data
             )
-            self._marks = [data, encoded.encode(), self.uuid.encode(), zigzag, *numbers]
+            self._pattern = _any_of([data, encoded.encode(), self.uuid.encode(), zigzag, *numbers])
 
     def is_in(self, value: Any) -> bool:
         """Returns whether `value`, as WrittenFields has it, is the placeholder."""
@@ -76,13 +79,14 @@ class Placeholder:
 
     def may_be_in(self, values: pa.Array) -> pa.Array:
         """Returns which of `values` (binary) may hold it in a field."""
-        may = pc.is_valid(values)
-        if self._marks is None:
-            return may
-        marked = pa.array([False] * len(values), pa.bool_())
-        for mark in self._marks:
-            marked = pc.or_(marked, pc.fill_null(pc.match_substring(values, mark), fill_value=False))
-        return pc.and_(may, marked)
+        if self._pattern is None:
+            return pc.is_valid(values)
+        return pc.fill_null(pc.match_substring_regex(values, self._pattern), fill_value=False)
+
+
+def _any_of(marks: Sequence[bytes]) -> str:
+    """Returns a pattern for bytes with the begin of any of `marks`: one search, in a sixth of the time of six."""
+    return "|".join("".join(f"\\x{byte:02x}" for byte in mark[:_MARK]) for mark in marks)
 
 
 class _Read(NamedTuple):
