@@ -19,6 +19,7 @@ from compactor.runs import reader
 from compactor.runs.scan import between
 from compactor.snapshot import pins
 from compactor.storage.base import Storage
+from connectors.chain.spec import ClassSpec
 from connectors.config.connector import ConnectorConfig
 from connectors.config.engine_settings import kept_catalog
 from connectors.errors import ConfigError, ConflictError, UsageError
@@ -26,7 +27,11 @@ from connectors.operations.erase.receipt import BYTES, UNCOMPARED, UNSEARCHED, V
 from connectors.operations.erase.search import TABLE_LEVEL, SearchResult, snapshot_ids
 from connectors.operations.erase.tombstones import ToDelete
 from connectors.operations.get import compared_keys
+from connectors.operations.typed_keys import kept_forms
+from connectors.placeholders import resolve
 
+_SHORT: Final = 100
+"""Bytes of a key that an error has: twice as many digits still are a line or two of a terminal."""
 _MOST_COMPARED: Final = 100
 """Rows of snapshots that are compared with what is kept: each opens a file, and wrong bytes show in the first."""
 
@@ -164,11 +169,13 @@ def check_forms(
     state: CatalogState,
     keys: Sequence[bytes],
     findings: Iterable[Finding],
+    written: ClassSpec,
 ) -> None:
     """Raises UsageError if a row with an erased key is of a record that is kept under other bytes of that key.
 
     A tombstone with the given bytes would not delete the record, and the next snapshot would have its row again.
-    `findings` are rows in snapshots, of keys of which the logs keep nothing. Raises StorageError.
+    `findings` are rows in snapshots, of keys of which the logs keep nothing; `written` is the converter of keys. Raises
+    StorageError, RegistryError.
     """
     logs = {log.tp: log for log in state.logs}
     for each in islice(findings, _MOST_COMPARED):
@@ -177,16 +184,29 @@ def check_forms(
         log = logs.get(TopicPartition(each.topic, each.partition))
         if log is None:
             continue
-        asked = canonical_key(keys[each.key])
         for batch in reader.read(storage, between(log, each.offset, each.offset + 1), ("key", "value")):
             for row in batch.to_pylist():
-                if row["value"] is not None and asked is not None and canonical_key(row["key"] or b"") == asked:
+                if row["value"] is not None and _is_same(storage, log, written, keys[each.key], row["key"] or b""):
                     raise UsageError(
                         f"Connector {connector.name} keeps a key under other bytes than those that are given: "
                         f"{each.topic}-{each.partition} at offset {each.offset}. Nothing was done.",
-                        "Give its bytes, with their schema and spaces: keyfold dump CONNECTOR.json --topic "
-                        f"{each.topic} --partition {each.partition} --text prints them.",
+                        f"Give its bytes: {_named(each.topic, each.partition, row['key'])}.",
                     )
+
+
+def _is_same(storage: Storage, log: PartitionLog, written: ClassSpec, asked: bytes, kept: bytes) -> bool:
+    """Returns whether both are one key: by their JSON, or by what the converter writes for the value that is asked."""
+    as_json = canonical_key(kept)
+    if as_json is not None:
+        return as_json == canonical_key(asked)
+    return kept in kept_forms(storage, written, [log], [asked], resolve)[asked]
+
+
+def _named(topic: str, partition: int, key: bytes) -> str:
+    """Returns how a key is given whose bytes are not what is asked: as digits, unless these are too many."""
+    if len(key) <= _SHORT:
+        return f"--hex --key {key.hex()}"
+    return f"keyfold dump CONNECTOR.json --topic {topic} --partition {partition} --text prints them"
 
 
 def held_snapshots(result: SearchResult, place: Storage | None, connector: str) -> tuple[HeldSnapshot, ...]:

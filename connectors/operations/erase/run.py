@@ -116,7 +116,7 @@ class Eraser:
         result = self._search(state, salt, tombstones, 0).snapshots()
         kept = {each.number for each in values} | {each.key for each in tombstones}
         absent = (each for each in result.of(SNAPSHOT_LEVEL, VALUE) if each.key not in kept)
-        begin.check_forms(self._storage, self._connector, state, self._keys, absent)
+        begin.check_forms(self._storage, self._connector, state, self._keys, absent, chain.written_key)
         topic = self._options.topic
         snapshots = begin.held_snapshots(result, self._place, self._connector.name)
         with_key = {each.topic for each in values} | {each.topic for each in tombstones} | self._topics_begun(state)

@@ -23,7 +23,9 @@ from tests.support.cli import connector_file, invoke, keep, row, storage_of, wor
 from tests.support.engine import row as engine_row
 from tests.support.kept_snapshots import KeptSnapshots
 from tests.support.live_worker import live_worker
+from tests.support.served_registry import Registry, served_registry
 
+registry = pytest.fixture(served_registry)
 KEY = "alice-of-long-name"
 ROWS = [row(0, KEY.encode(), b"old"), row(1, b"bob", b"x"), row(2, KEY.encode(), b"new"), row(3, b"gone", None)]
 
@@ -160,11 +162,28 @@ def test_a_key_that_is_kept_under_other_bytes_is_refused(tmp_path: Path) -> None
     for words in ((), ("--dry-run",)):
         refused = _erase(tmp_path, "--key", '{"id":1}', *words, **settings)
         assert (refused.exit_code, "orders-0 at offset 0. Nothing was done." in refused.stderr) == (2, True)
-        assert "--topic orders --partition 0 --text prints them" in refused.stderr
+        assert f"--hex --key {schema.hex()}" in refused.stderr
     shown = json.loads(_erase(tmp_path, "--key", schema.decode(), "--dry-run", "--json", **settings).stdout)
     assert [each["offset"] for each in shown["values"]] == [0]
     absent = _erase(tmp_path, "--key", '{"id":2}', "--dry-run", **settings)
     assert (absent.exit_code, "keyfold dump" in absent.stderr) == (0, True)
+
+
+def test_a_typed_key_that_is_given_as_json_is_refused(tmp_path: Path, registry: Registry) -> None:
+    """Its bytes of Avro are named; a record of another key, of a generation with the same offsets, refuses nothing."""
+    schema = {"type": "record", "name": "K", "fields": [{"name": "id", "type": "long"}]}
+    keys = [registry.avro(schema, {"id": number}) for number in (1, 2)]
+    keep(tmp_path, [row(at, key, b"v") for at, key in enumerate(keys)], [Publish(topic="orders", partition=0, end=2)])
+    snapshot = tmp_path / "snapshots" / "orders-keeper" / "orders" / "20260101T000000Z-00aa11" / "data"
+    snapshot.mkdir(parents=True)
+    table = pa.table({"_key": [{"id": 1}, {"id": 3}], "_partition": [0, 0], "_offset": [0, 1]})
+    pq.write_table(table, snapshot / "part.parquet")
+    settings = {"snapshot.location": str(tmp_path / "snapshots"), **registry.settings(side="key")}
+    refused = _erase(tmp_path, "--key", '{"id":1}', "--dry-run", **settings)
+    assert (refused.exit_code, f"--hex --key {keys[0].hex()}" in refused.stderr) == (2, True), refused.stderr
+    shown = json.loads(_erase(tmp_path, "--hex", "--key", keys[0].hex(), "--dry-run", "--json", **settings).stdout)
+    assert [each["offset"] for each in shown["values"]] == [0]
+    assert _erase(tmp_path, "--key", '{"id":3}', "--dry-run", **settings).exit_code == 0
 
 
 def _receipt(folder: Path, *tombstones: Tombstone, **changes: Any) -> tuple[Path, Path]:
