@@ -13,7 +13,7 @@ PARALLEL := -n $(or $(PROCESSES),3) --dist loadgroup --no-loadscope-reorder
 JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test long histories mutants faults soak fuzz conformance classes registry cdc stores cluster versions bench bench-quick clean
+.PHONY: help setup demo test long histories mutants faults soak fuzz conformance classes registry cdc stores tables cluster versions bench bench-quick clean
 
 help: ## Lists the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -104,6 +104,9 @@ cdc: setup ## Compares 28 tables of a real PostgreSQL (apt-get install postgresq
 
 stores: setup ## Tries object stores: S3Proxy, Azurite, moto, a mock of Google's; half an hour; fetches the first two once (57 MB with Maven, 186 MB with npm).
 	@LONG=1 STORES=1 $(BIN)/pytest -v tests/stores; code=$$?; $(BIN)/python -m tests.stores.workers && exit $$code
+
+tables: setup ## Tries tables in Iceberg's REST catalog and in Glue, read by DuckDB's extensions and Spark, and each recipe of the docs; fetches those once (600 MB).
+	@LONG=1 TABLES=1 $(BIN)/pytest -v tests/tables tests/unit/connectors/tables tests/unit/compactor/snapshot/test_recipes.py tests/spark/test_snapshot.py
 
 cluster: setup ## Tries a standalone Spark cluster of bare machines with storage on S3: executors and master die, are slow, come and go.
 	@LONG=1 CLUSTER=1 $(BIN)/pytest -v tests/cluster

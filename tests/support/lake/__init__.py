@@ -1,0 +1,1 @@
+"""What tests of tables run beside keyfold: Iceberg's REST catalog, and engines in an environment of their own."""

@@ -1,0 +1,1 @@
+"""Tables in real catalogs, read by other engines; these are fetched once: `make tables`."""
