@@ -13,8 +13,15 @@ CATALOG: Final = "iceberg.db"
 """The SQL catalog of Iceberg tables, a file in the snapshot location."""
 
 
+_CATALOGS: Final = ("rest", "glue", "sql", "hive", "dynamodb", "bigquery")
+"""What pyiceberg has; not `in-memory`, which forgets its tables with each commit."""
+
+
 def catalog_faults(properties: Mapping[str, str]) -> Iterator[Fault]:
-    """Yields the faults of `iceberg.catalog.*`: properties by which pyiceberg runs a class that the file names."""
+    """Yields the faults of `iceberg.catalog.*`: an unknown type, and properties by which the file names code to run."""
+    kind = properties.get("type", "rest")
+    if kind.lower() not in _CATALOGS and "${" not in kind:
+        yield Fault("type", f'"{kind}" is not a catalog; choose one of {", ".join(_CATALOGS)}.')
     for name in properties:
         if names_code(name):
             yield Fault(name, "is not allowed: it names code to run. Set iceberg.catalog.type.")

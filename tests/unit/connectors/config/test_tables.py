@@ -31,6 +31,7 @@ BASE = {
         ({"snapshot.table": "iceberg", "snapshot.table.name": "x", "topics": "a,b"}, "put ${topic} into the name"),
         ({"snapshot.table": "iceberg", "iceberg.catalog.py-catalog-impl": "os.x"}, "it names code to run"),
         ({"snapshot.table": "iceberg", "iceberg.catalog.py-io-impl": "os.x"}, "it names code to run"),
+        ({"snapshot.table": "iceberg", "iceberg.catalog.type": "in-memory"}, "choose one of rest, glue, sql, hive"),
         ({"snapshot.table": "hudi"}, "none, delta or iceberg"),
         ({"name": "iceberg.db"}, "a file of the Iceberg catalog"),
         ({"name": "Iceberg.db-journal", "snapshot.table": "delta"}, "a file of the Iceberg catalog"),
