@@ -242,7 +242,10 @@ def _generation(lost: LostLog) -> Generation | None:
 
 
 def _begun_anew(lost: LostLog, tombstones: Run | None, bucket: int) -> PartitionLog:
-    position, start = lost.position, lost.source_start
+    position = lost.position
+    # What lies below the start of the lost generation was left out (`resync --since`, a truncate), and stays so. A
+    # source that ends below it is another one.
+    start = max(position.start, lost.source_start) if lost.source_end >= position.start else lost.source_start
     before = Generation(number=position.generation, start=position.start, first_end=position.start)
     earlier = replace(empty(lost.tp, bucket, position.start, None), generation=before)
     number, first_end = position.generation + 1, max(start, lost.source_end)

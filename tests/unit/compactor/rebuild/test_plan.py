@@ -194,7 +194,16 @@ def test_a_generation_that_was_not_sent_to_its_first_end_counts_what_the_source_
             check(log, "c", accepts_loss=False)
     made = restored(log, None, None, 0)
     at = position_of(made, log, "ours", 1, WINNERS)
-    assert (at.generation, at.offset, at.fold_end, made.log.gaps) == (3, source_start, None, gaps)
+    assert (at.generation, at.offset, at.fold_end, made.log.gaps) == (3, max(10, source_start), None, gaps)
+
+
+@pytest.mark.parametrize(("source_end", "start"), [(10, 10), (80, 10), (9, 2)])
+def test_what_the_lost_generation_has_left_out_is_not_read_again(source_end: int, start: int) -> None:
+    """It began at a time, or after a truncate. A source that ends below was made again, and is read from its start."""
+    position = Position(offset=-3, catalog_id="lost", output_offset=9, generation=2, start=10)
+    log = replace(lost(None), position=position, source_start=2, source_end=source_end)
+    made = restored(log, None, None, 0).log
+    assert (made.start, made.published, made.generation and made.generation.first_end) == (start, start, source_end)
 
 
 def test_what_truncates_have_left_of_a_topic_is_told_by_its_positions() -> None:
