@@ -41,15 +41,22 @@ def table_faults(
         yield Fault(
             "snapshot.table", f'"{kind}" cannot be: a table has typed columns; set snapshot.value.format=typed.'
         )
+    yield from _place_faults(kind, catalog, location)
+    if not all(part.strip() for part in name.split(".")):
+        yield Fault("snapshot.table.name", f'"{name}" has an empty part between dots.')
+
+
+def _place_faults(kind: str, catalog: Mapping[str, str], location: str | None) -> Iterator[Fault]:
+    """Yields what keeps tables of `kind` out of the place of snapshots."""
     if location is None:
         yield Fault("snapshot.table", "has no effect without snapshot.location; set that too.")
     elif kind == "iceberg" and not is_local(location) and not catalog:
         text = "cannot be: the SQL catalog is a file in a folder, not in an object store; set iceberg.catalog.type."
         yield Fault("snapshot.table", f'"{kind}" {text}')
+    elif kind == "iceberg" and not catalog and "?" in location:  # SQLAlchemy would take the rest for settings
+        yield Fault("snapshot.location", "cannot have a question mark: it is in the address of the SQL catalog.")
     elif kind == "delta" and not (is_local(location) or location.startswith("s3:")):
         yield Fault("snapshot.table", '"delta" cannot be: its tables are in folders and on S3 only.')
-    if not all(part.strip() for part in name.split(".")):
-        yield Fault("snapshot.table.name", f'"{name}" has an empty part between dots.')
 
 
 def fixed_table_faults(name: str, topics: tuple[str, ...] | None, pattern: str | None) -> Iterator[Fault]:

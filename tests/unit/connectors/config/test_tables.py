@@ -25,6 +25,7 @@ BASE = {
         ({"snapshot.table": "delta", "snapshot.location": "none"}, "has no effect without snapshot.location"),
         ({"snapshot.table": "delta", "snapshot.location": "az://b/p"}, "in folders and on S3 only"),
         ({"snapshot.table": "iceberg", "snapshot.location": "s3://b/p"}, "set iceberg.catalog.type"),
+        ({"snapshot.table": "iceberg", "snapshot.location": "/a?b"}, "cannot have a question mark"),
         ({"snapshot.table": "delta", "snapshot.table.name": "x"}, "has no effect without snapshot.table=iceberg"),
         ({"iceberg.catalog.type": "rest"}, "has no effect without snapshot.table=iceberg"),
         ({"snapshot.table": "iceberg", "snapshot.table.name": "a..b"}, "has an empty part between dots"),
