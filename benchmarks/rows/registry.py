@@ -16,7 +16,7 @@ from benchmarks.rows.catalog_commits import CATALOG
 from benchmarks.rows.cluster_backlog import CLUSTER_BACKLOG
 from benchmarks.rows.connectors import BESIDE, IDLE_20, IDLE_100, MANY, MANY_TENFOLD
 from benchmarks.rows.decisions import DECISIONS
-from benchmarks.rows.fresh_changes import FRESH_CHANGES
+from benchmarks.rows.fresh_changes import FRESH_CHANGES, FRESH_TABLES
 from benchmarks.rows.fresh_streams import FRESH_STREAMS
 from benchmarks.rows.full_fold import FULL_FOLD
 from benchmarks.rows.hot_partition import HOT_PARTITION
@@ -27,6 +27,7 @@ from benchmarks.rows.large import LARGE
 from benchmarks.rows.look_ups import GET
 from benchmarks.rows.partitions import PARTITIONS
 from benchmarks.rows.sustained import SUSTAINED
+from benchmarks.rows.tables import TABLE
 from benchmarks.rows.worker import FRESH, FRESH_STORE, IDLE, READY
 from benchmarks.rows.write_amplification import WRITTEN
 from connectors.kafka.client_settings import CONSUMER_DEFAULTS
@@ -168,6 +169,8 @@ MEASUREMENTS: Final = {
         FRESH_STORE,
         FRESH_STREAMS,
         FRESH_CHANGES,
+        FRESH_TABLES,
+        TABLE,
         MANY,
         MANY_TENFOLD,
         BESIDE,

@@ -61,7 +61,8 @@ def _delta(
             from connectors.tables.delta import DeltaFiles
         except ImportError as error:
             raise _not_installed(connector, error) from error
-        return DeltaFiles(place.sub(version.connector, version.topic, "delta"), version, delta_options(bucket))
+        where = place.sub(version.connector, version.topic, "delta")
+        return DeltaFiles(where, version, delta_options(bucket), connector.snapshot_partition_by)
 
     return table
 
@@ -84,7 +85,8 @@ def _iceberg(
         AVAILABLE_CATALOGS[CatalogType.REST] = partial(BoundedRestCatalog, is_secret)
         properties = iceberg_properties(bucket, place.url(""), properties)
         catalog = load_catalog("keyfold", **properties)
-        return IcebergFiles(catalog, identifier_of(connector, version.topic), own, version.connector)
+        partitions = connector.snapshot_partition_by
+        return IcebergFiles(catalog, identifier_of(connector, version.topic), own, version.connector, partitions)
 
     return table
 

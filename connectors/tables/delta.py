@@ -14,6 +14,7 @@ from contextlib import suppress
 from functools import partial
 from time import time
 from typing import Any, Final
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,15 +24,17 @@ from deltalake.transaction import AddAction, RemoveAction, create_table_with_add
 
 from compactor.errors import SnapshotError
 from compactor.ports import TableVersion
+from compactor.snapshot.partitions import PartitionField, folder_of
 from compactor.storage.base import Storage
 from compactor.storage.limits import LARGE_BYTES
 from connectors.tables.columns import DELTA, TableFormat
 from connectors.tables.positions import PLACE
 from connectors.tables.table_files import TableChange, TableConflictError, TableFile, TableHead
+from connectors.tables.table_partitions import foreign, noted_partitions, plain_text, values_in, with_partitions
 
 _KEPT_BY: Final = frozenset({"delta.deletedFileRetentionDuration", "delta.logRetentionDuration"})
 """Properties by which a table's owner says how long its older versions stay."""
-_OWN_FILE: Final = re.compile(r"part-\d{8}T\d{6}Z-[0-9A-Za-z]+-[0-9a-f]{16}\.parquet")
+_OWN_FILE: Final = re.compile(r"(?:.*/)?part-\d{8}T\d{6}Z-[0-9A-Za-z]+-[0-9a-f]{16}\.parquet")
 """What `write` names a file: by a snapshot's id."""
 _ENTRY: Final = re.compile(r"_delta_log/(\d{20})\.")
 """An entry of the log, its checksum or a checkpoint, of this version."""
@@ -46,12 +49,19 @@ class DeltaFiles:
 
     format: TableFormat = DELTA
 
-    def __init__(self, place: Storage, version: TableVersion, options: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        place: Storage,
+        version: TableVersion,
+        options: dict[str, str] | None = None,
+        partitions: Sequence[PartitionField] = (),
+    ) -> None:
+        self._partitions = partitions
         self._place = place
         self._version = version
         self._options = options
         # The id of our transactions: the table keeps the epoch of the last one.
-        self._app = f"keyfold/{version.catalog_id}/{version.topic}"
+        self._app = _app_of(version)
 
     def head(self) -> TableHead | None:
         """Reads the newest version."""
@@ -59,13 +69,9 @@ class DeltaFiles:
             table = self._opened()
         except TableNotFoundError:
             return None
-        if table.metadata().partition_columns:
-            raise SnapshotError(
-                f"Connector {self._version.connector}: the Delta table {self._place.location} is partitioned.",
-                "keyfold writes tables without partitions; set another snapshot.location.",
-            )
         epoch = table.transaction_version(self._app)
         noted = self._noted(table.version()) or ({} if epoch is None else _known_by(self._version, epoch))
+        self._check_partitions(table.metadata().partition_columns, noted)
         return TableHead(table, pa.schema(table.schema().to_arrow()), list(self._files(table)), noted)
 
     def begin(self, head: TableHead | None, schema: pa.Schema, replaced: Sequence[str] | None) -> TableChange:
@@ -73,8 +79,28 @@ class DeltaFiles:
         if head is not None and replaced is None and len(schema) > len(head.schema):
             _add_columns(head, schema)
         table = None if head is None else head.handle
-        is_whole = replaced is not None
-        return _DeltaChange(self._place, table, schema, self._app, self._version, self._options, whole=is_whole)
+        days = [pa.field(field.name, pa.string()) for field in self._partitions if field.name not in schema.names]
+        return _DeltaChange(
+            self._place,
+            table,
+            pa.schema([*schema, *days]),
+            self._version,
+            self._options,
+            self._partitions,
+            whole=replaced is not None,
+        )
+
+    def _check_partitions(self, columns: Sequence[str], noted: Mapping[str, str]) -> None:
+        """Raises SnapshotError for partitions that somebody else has made, and for others than are wanted."""
+        where = f"Connector {self._version.connector}: the Delta table {self._place.location}"
+        if list(columns) == [field.name for field in self._partitions]:
+            return
+        if list(columns) != [field.name for field in noted_partitions(noted)]:
+            raise foreign(where, ", ".join(columns))
+        raise SnapshotError(
+            f"{where} is partitioned by {', '.join(columns) or 'nothing'}, and Delta's tables keep theirs.",
+            "Set snapshot.partition.by as it was, set another snapshot.location, or move the table away.",
+        )
 
     def expire(self, keep: int) -> None:
         """Removes files that the newest `keep` versions do not need; those of others' open commits stay."""
@@ -104,7 +130,7 @@ class DeltaFiles:
             return f"the table sets {' and '.join(rules)}"
         newest = table.version()
         table.create_checkpoint()
-        named = {row["path"] for row in pa.table(table.get_add_actions()).to_pylist()}
+        named = {unquote(row["path"]) for row in pa.table(table.get_add_actions()).to_pylist()}
         unneeded = set(table.vacuum(0, dry_run=True, enforce_retention_duration=False))
         there = {info.path for info in self._place.walk("")}
         own = {path for path in there if _OWN_FILE.fullmatch(path)} - named
@@ -137,8 +163,9 @@ class DeltaFiles:
         if "deletionVectors" in (table.protocol().reader_features or ()):
             marked = {path.rpartition("/")[2] for path in pa.table(table.deletion_vectors())["filepath"].to_pylist()}
         for row in pa.table(table.get_add_actions()).to_pylist():
-            path, size = row["path"], row["size_bytes"]
-            yield TableFile(path, size, path.rpartition("/")[2] not in marked, partial(self._places, path, size))
+            path, size = unquote(row["path"]), row["size_bytes"]
+            is_whole = path.rpartition("/")[2] not in marked
+            yield TableFile(path, size, is_whole, partial(self._places, path, size), str(row.get("partition")))
 
     def _places(self, path: str, size: int) -> pa.Table:
         with self._place.open_input(path, size) as opened:
@@ -153,16 +180,16 @@ class _DeltaChange:
         place: Storage,
         table: DeltaTable | None,
         schema: pa.Schema,
-        app: str,
         version: TableVersion,
         options: dict[str, str] | None,
+        partitions: Sequence[PartitionField],
         *,
         whole: bool,
     ) -> None:
+        self._partitions = partitions
         self._place = place
         self._table = table
         self._schema = schema
-        self._app = app
         self._version = version
         self._options = options
         self._whole = whole
@@ -171,28 +198,35 @@ class _DeltaChange:
 
     def write(self, rows: pa.Table) -> None:
         """Writes a file."""
-        path = f"part-{self._version.snapshot}-{secrets.token_hex(8)}.parquet"
+        values = values_in(self._partitions, rows) if self._partitions else []
+        folder = folder_of(self._partitions, values)
+        path = f"{folder}{'/' if folder else ''}part-{self._version.snapshot}-{secrets.token_hex(8)}.parquet"
+        of_log = {field.name for field in self._partitions}  # Delta has them in its log alone
+        held = rows.select([name for name in rows.column_names if name not in of_log])
         with self._place.open_output(path) as stream:
-            with pq.ParquetWriter(stream, self._schema, compression="zstd") as writer:
-                writer.write_table(rows)
+            with pq.ParquetWriter(stream, held.schema, compression="zstd") as writer:
+                writer.write_table(held)
             size = stream.tell()
         with self._place.open_input(path) as opened:
             stats = _statistics(pq.read_metadata(opened))
+        said = {field.name: plain_text(field, value) for field, value in zip(self._partitions, values, strict=True)}
         self._added.append(
-            AddAction(path, size, {}, modification_time=_now_ms(), data_change=True, stats=json.dumps(stats))
+            AddAction(path, size, said, modification_time=_now_ms(), data_change=True, stats=json.dumps(stats))
         )
 
     def commit(self, removed: Sequence[TableFile], properties: Mapping[str, str]) -> None:
         """Commits the files."""
-        transaction = Transaction(self._app, self._version.epoch)
-        commit = CommitProperties(dict(properties), max_commit_retries=0, app_transactions=[transaction])
+        transaction = Transaction(_app_of(self._version), self._version.epoch)
+        commit = CommitProperties(
+            with_partitions(properties, self._partitions), max_commit_retries=0, app_transactions=[transaction]
+        )
         try:
             if self._table is None:
                 create_table_with_add_actions(
                     self._place.location,
                     Schema.from_arrow(self._schema),
                     self._added,
-                    partition_by=[],
+                    partition_by=[field.name for field in self._partitions],
                     name=self._version.topic,
                     commit_properties=commit,
                     storage_options=self._options,
@@ -218,6 +252,10 @@ class _DeltaChange:
         """Removes the files."""
         with suppress(Exception):  # nothing names them
             self._place.delete_all([action.path for action in self._added])
+
+
+def _app_of(version: TableVersion) -> str:
+    return f"keyfold/{version.catalog_id}/{version.topic}"
 
 
 def _add_columns(head: TableHead, schema: pa.Schema) -> None:

@@ -21,17 +21,29 @@ from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableA
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow, write_file
 from pyiceberg.manifest import DataFile
+from pyiceberg.partitioning import PartitionFieldValue, PartitionKey, PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table, Transaction, WriteTask
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AssertCurrentSchemaId, AssertTableUUID
+from pyiceberg.transforms import (
+    DayTransform,
+    HourTransform,
+    IdentityTransform,
+    MonthTransform,
+    Transform,
+    YearTransform,
+)
 
 from compactor.errors import SnapshotError
+from compactor.snapshot.partitions import IDENTITY, PartitionField
 from compactor.storage.base import Storage
 from connectors.class_names import names_code
 from connectors.tables.columns import ICEBERG, TableFormat, far_times, names_in
 from connectors.tables.iceberg_columns import evolve, unused_schemas
 from connectors.tables.positions import PLACE
 from connectors.tables.table_files import TableChange, TableConflictError, TableFile, TableHead
+from connectors.tables.table_partitions import foreign, noted_partitions, values_in, with_partitions
 
 MADE_WITH: Final = {
     "format-version": "2",
@@ -45,10 +57,17 @@ _BOUNDS_OF: Final = "write.metadata.metrics.column."
 _OWN: Final = b"keyfold"
 _DATA: Final = "data"
 _OWN_FILE: Final = re.compile(
-    rf"{_DATA}/00000-0-{_OWN[:4].hex()}-{_OWN[4:6].hex()}-{_OWN[6:].hex()}[-0-9a-f]+\.parquet"
+    rf"{_DATA}/(?:.*/)?00000-0-{_OWN[:4].hex()}-{_OWN[4:6].hex()}-{_OWN[6:].hex()}[-0-9a-f]+\.parquet"
 )
 """What `write` names a file: pyiceberg takes a UUID, which begins with our name."""
 _NO_CODE: Final = "It names code, which keyfold does not run. Remove it, or set another snapshot.table.name."
+_TRANSFORMS: Final[dict[str, Transform[Any, Any]]] = {
+    IDENTITY: IdentityTransform(),
+    "year": YearTransform(),
+    "month": MonthTransform(),
+    "day": DayTransform(),
+    "hour": HourTransform(),
+}
 
 
 class IcebergFiles:
@@ -59,7 +78,15 @@ class IcebergFiles:
 
     format: TableFormat = ICEBERG
 
-    def __init__(self, catalog: Catalog, identifier: tuple[str, ...], own: Storage | None, connector: str) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        identifier: tuple[str, ...],
+        own: Storage | None,
+        connector: str,
+        partitions: Sequence[PartitionField] = (),
+    ) -> None:
+        self._partitions = partitions
         self._catalog = catalog
         self._identifier = identifier
         self._own = own
@@ -71,27 +98,36 @@ class IcebergFiles:
             table = self._catalog.load_table(self._identifier)
         except NoSuchTableError:
             return None
-        if not table.spec().is_unpartitioned():
-            raise SnapshotError(
-                f"Connector {self._connector}: the Iceberg table {'.'.join(self._identifier)} is partitioned.",
-                "keyfold writes tables without partitions; set another snapshot.table.name.",
-            )
         tasks = list(table.scan().plan_files())
         files = [
-            TableFile(task, task.file.file_size_in_bytes, not task.delete_files, partial(_places, table, task))
+            TableFile(
+                task,
+                task.file.file_size_in_bytes,
+                not task.delete_files,
+                partial(_places, table, task),
+                str(task.file.partition),
+            )
             for task in tasks
         ]
         noted = {name: text for name, text in table.properties.items() if name.startswith("keyfold.")}
+        self._check_partitions(table, noted)
         schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
         return TableHead(table, _small(schema), files, noted)
 
     def begin(self, head: TableHead | None, schema: pa.Schema, replaced: Sequence[str] | None) -> TableChange:
         """Begins the next version; a table that is not there is made, without a row."""
-        change = _IcebergChange(self._catalog, self._created(schema) if head is None else head.handle)
+        change = _IcebergChange(self._catalog, self._created(schema) if head is None else head.handle, self._partitions)
         if head is not None and schema != head.schema:
             kept = set(schema.names).difference(replaced or ())
             change.evolve(head.schema, schema, [name for name in head.schema.names if name not in kept])
+        change.partition()
         return change
+
+    def _check_partitions(self, table: Table, noted: Mapping[str, str]) -> None:
+        """Raises SnapshotError for partitions that neither are wanted nor were ours before."""
+        if _spec_of(table) not in (_those_of(table.schema(), by) for by in (self._partitions, noted_partitions(noted))):
+            where = f"Connector {self._connector}: the Iceberg table {'.'.join(self._identifier)}"
+            raise foreign(where, str(table.spec()))
 
     def expire(self, keep: int) -> None:
         """Removes all snapshots but the newest `keep` and those that branches and tags name, then their files.
@@ -174,7 +210,8 @@ class _Transaction(Transaction):
 class _IcebergChange:
     """The next version of an Iceberg table."""
 
-    def __init__(self, catalog: Catalog, table: Table) -> None:
+    def __init__(self, catalog: Catalog, table: Table, partitions: Sequence[PartitionField] = ()) -> None:
+        self._partitions = partitions
         coded = next(filter(names_code, table.properties), None)
         if coded is not None:
             raise SnapshotError(f"The Iceberg table {'.'.join(table.name())} has the property {coded}.", _NO_CODE)
@@ -197,19 +234,33 @@ class _IcebergChange:
         with self._transaction.update_schema() as update:
             evolve(update, pa.schema([field for field in old if field.name not in gone]), new)
 
+    def partition(self) -> None:
+        """Gives the table its partitions, if it has others. Files of before keep theirs."""
+        wanted = _those_of(self._transaction.table_metadata.schema(), self._partitions)
+        if _spec_of(self._table) == wanted:
+            return
+        with self._transaction.update_spec() as update:
+            for each in self._table.spec().fields:
+                update.remove_field(each.name)
+            for field in wanted:
+                update.add_field(field.column, _TRANSFORMS[field.transform], field.name)
+
     def write(self, rows: pa.Table) -> None:
         """Writes a file."""
         metadata = self._transaction.table_metadata
         if unbounded := dict.fromkeys((f"{_BOUNDS_OF}{path}" for path in far_times(rows)), "counts"):
             metadata = metadata.model_copy(update={"properties": {**metadata.properties, **unbounded}})
-        task = WriteTask(uuid.UUID(bytes=_OWN + secrets.token_bytes(9)), 0, metadata.schema(), rows.to_batches())
+        key = _partition_key(metadata.spec(), metadata.schema(), rows)
+        mark = uuid.UUID(bytes=_OWN + secrets.token_bytes(9))
+        task = WriteTask(mark, 0, metadata.schema(), rows.to_batches(), partition_key=key)
         written = list(write_file(self._table.io, metadata, iter([task])))
         with self._lock:
             self._added.extend(written)
 
     def commit(self, removed: Sequence[TableFile], properties: Mapping[str, str]) -> None:
         """Commits the files, with `properties` in the snapshot's summary and the table's own."""
-        update = self._transaction.update_snapshot(dict(properties)).overwrite()
+        properties = with_partitions(properties, self._partitions)
+        update = self._transaction.update_snapshot(properties).overwrite()
         for file in self._added:
             update.append_data_file(file)
         for gone in removed:
@@ -237,6 +288,28 @@ class _IcebergChange:
         for file in self._added:
             with suppress(Exception):  # nothing names them
                 self._table.io.delete(file.file_path)
+
+
+def _spec_of(table: Table) -> list[PartitionField]:
+    return _fields(table.spec(), table.schema())
+
+
+def _those_of(schema: Schema, partitions: Sequence[PartitionField]) -> list[PartitionField]:
+    """Returns those of which the table has the column."""
+    return [field for field in partitions if field.column in schema.column_names]
+
+
+def _fields(spec: PartitionSpec, schema: Schema) -> list[PartitionField]:
+    named = ((schema.find_column_name(field.source_id) or "", str(field.transform)) for field in spec.fields)
+    return [PartitionField(*pair) for pair in named]
+
+
+def _partition_key(spec: PartitionSpec, schema: Schema, rows: pa.Table) -> PartitionKey | None:
+    """Returns the partition that all `rows` are of; None if the table has none."""
+    if spec.is_unpartitioned():
+        return None
+    values = zip(spec.fields, values_in(_fields(spec, schema), rows), strict=True)
+    return PartitionKey([PartitionFieldValue(field, value) for field, value in values], spec, schema)
 
 
 def _places(table: Table, task: FileScanTask) -> pa.Table:

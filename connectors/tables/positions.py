@@ -29,7 +29,12 @@ class RowPlaces:
         np.maximum.at(last, rank, offsets)
         self._spans = last - self._first + 1
         self._bases = np.concatenate([[0], np.cumsum(self._spans)[:-1]]) if count else self._spans
-        self._codes = np.sort(self._bases[rank] + offsets - self._first[rank])
+        codes = self._bases[rank] + offsets - self._first[rank]
+        order = np.argsort(codes)
+        self._codes = codes[order]
+        self.indices = np.empty(len(codes), np.int64)
+        """The index of each row."""
+        self.indices[order] = np.arange(len(codes))
 
     def __len__(self) -> int:
         return len(self._codes)
@@ -43,7 +48,9 @@ class RowPlaces:
         inside = offsets - self._first[rank]
         known = (self._partitions[rank] == partitions) & (inside >= 0) & (inside < self._spans[rank])
         codes = np.where(known, self._bases[rank] + inside, -1)
-        index = np.minimum(np.searchsorted(self._codes, codes), len(self) - 1)
+        order = np.argsort(codes)  # 5 million take 0.4 s in turn, and 4.6 s as they come
+        index = np.empty(len(codes), np.int64)
+        index[order] = np.minimum(np.searchsorted(self._codes, codes[order]), len(self) - 1)
         return np.where(known & (self._codes[index] == codes), index, -1)
 
 

@@ -17,13 +17,14 @@ class TableConflictError(Exception):
 class TableFile(NamedTuple):
     """A data file of a table; `handle` is the format's own. `is_whole`: none of its rows is marked as deleted.
 
-    `places` reads the columns `positions.PLACE`, by these names.
+    `places` reads the columns `positions.PLACE`, by these names. `partition` is the same for all of one partition.
     """
 
     handle: Any
     bytes: int
     is_whole: bool
     places: Callable[[], pa.Table]
+    partition: str = ""
 
 
 class TableHead(NamedTuple):
@@ -39,7 +40,7 @@ class TableChange(Protocol):
     """The next version of a table, of which nothing is visible before `commit`."""
 
     def write(self, rows: pa.Table) -> None:
-        """Writes rows of the version's columns as one file; several threads may call it."""
+        """Writes rows of one partition, with the version's columns, as one file; several threads may call it."""
         ...
 
     def commit(self, removed: Sequence[TableFile], properties: Mapping[str, str]) -> None:

@@ -202,6 +202,7 @@ class _SnapshotRows:
     """The rows of a snapshot's files, with the names that columns have in a table of `table`."""
 
     def __init__(self, version: TableVersion, table: TableFormat) -> None:
+        self._paths = version.files
         self._files = [pq.ParquetFile(version.folder.open_input(path)) for path in version.files]
         self.schema: pa.Schema = self._files[0].schema_arrow
         """The snapshot's, with its own names."""
@@ -214,20 +215,27 @@ class _SnapshotRows:
     def places(self) -> pa.Table:
         return pa.concat_tables([file.read(columns=list(PLACE)) for file in self._files])
 
-    def wanted(self, planned: TablePlan) -> Iterator[pa.Table]:
-        return (part.rename_columns(self._names) for part in self._wanted(planned))
+    def wanted(self, planned: TablePlan) -> Iterator[tuple[str, pa.Table]]:
+        """Yields the rows of `planned`, those of one partition one after the other, with the folder of their file."""
+        first = 0
+        for path, file in zip(self._paths, self._files, strict=True):
+            folder = path.rpartition("/")[0]
+            yield from ((folder, part.rename_columns(self._names)) for part in self._wanted(file, first, planned))
+            first += file.metadata.num_rows
 
-    def _wanted(self, planned: TablePlan) -> Iterator[pa.Table]:
-        for file in self._files:
-            for group in range(file.num_row_groups):
-                if planned.wanted is None:
-                    yield file.read_row_group(group)
-                    continue
-                held = planned.wanted(file.read_row_group(group, columns=list(PLACE)))
-                if held.all():
-                    yield file.read_row_group(group)
-                elif held.any():
-                    yield file.read_row_group(group).filter(pa.array(held))
+    @staticmethod
+    def _wanted(file: pq.ParquetFile, first: int, planned: TablePlan) -> Iterator[pa.Table]:
+        for group in range(file.num_row_groups):
+            rows = slice(first, first + file.metadata.row_group(group).num_rows)
+            first = rows.stop
+            if planned.wanted is None:
+                yield file.read_row_group(group)
+                continue
+            held = planned.wanted(rows, partial(file.read_row_group, group, columns=list(PLACE)))
+            if held.all():
+                yield file.read_row_group(group)
+            elif held.any():
+                yield file.read_row_group(group).filter(pa.array(held))
 
 
 def _shown(error: Exception) -> str:
@@ -272,11 +280,15 @@ def _forgotten(version: TableVersion, most_rows: int) -> SnapshotError:
     )
 
 
-def _files_of(tables: Iterator[pa.Table], most: int) -> Iterator[pa.Table]:
-    """Gathers rows to about `most` bytes of Arrow, of which Parquet makes less."""
+def _files_of(tables: Iterator[tuple[str, pa.Table]], most: int) -> Iterator[pa.Table]:
+    """Gathers rows of one folder to about `most` bytes of Arrow, of which Parquet makes less."""
     held: list[pa.Table] = []
-    size = 0
-    for table in tables:
+    size, before = 0, ""
+    for folder, table in tables:
+        if held and folder != before:
+            yield pa.concat_tables(held)
+            held, size = [], 0
+        before = folder
         held.extend([table] if table.num_rows else [])
         size += table.nbytes
         if size >= most:

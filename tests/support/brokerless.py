@@ -58,7 +58,7 @@ def without_tasks(spark: SparkSession, storage: Storage) -> Folds:
 
 
 class BrokerlessConnector:
-    """Owner of a new catalog with partitions of topic t, which ingests and publishes what a test gives."""
+    """Owner of a catalog with partitions of topic t, which ingests and publishes what a test gives."""
 
     def __init__(
         self,
@@ -73,11 +73,12 @@ class BrokerlessConnector:
         self.storage = LocalStorage(str(folder))
         self.catalog = Catalog.open(self.storage, "c")
         self.catalog.take_over("test", 0)
-        self.catalog.commit(
-            lambda _: [SetBuckets(count=1), AddTopic(topic="t", topic_id="T", output="o", output_id="O")], 0
-        )
-        adds = [AddPartition(topic="t", partition=one, bucket=0, start=0) for one in range(partitions)]
-        self.catalog.commit(lambda _: adds, 0)
+        if not self.catalog.state.topics:
+            self.catalog.commit(
+                lambda _: [SetBuckets(count=1), AddTopic(topic="t", topic_id="T", output="o", output_id="O")], 0
+            )
+            adds = [AddPartition(topic="t", partition=one, bucket=0, start=0) for one in range(partitions)]
+            self.catalog.commit(lambda _: adds, 0)
         self.counters = Counters()
         self.before_rewrite: Callable[[FoldJob], object] = lambda _: None
         """Called before a rewrite that was planned reads; what it raises, the rewrite raises."""
