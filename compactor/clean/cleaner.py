@@ -14,7 +14,7 @@ that what was ingested and published meanwhile stays. Interrupted anywhere, the 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -28,7 +28,7 @@ from compactor.clean.log_to_clean import LogToClean, straddling_runs
 from compactor.clean.recount import recount
 from compactor.clean.rewriter import Rewriter
 from compactor.clean.topic_schedule import of_topics
-from compactor.clean.winners import Winners, is_settled, whole_topics
+from compactor.clean.winners import Winners, is_settled, revives, whole_topics
 from compactor.failpoints import hit
 from compactor.metrics import Counters
 from compactor.model.actions import AnyAction, Clean
@@ -42,6 +42,9 @@ from compactor.settings import EngineSettings
 
 _NAMED: Final = 100
 """How many logs of a round have a line each: of ten thousand, lines would take as long as the cleaning."""
+
+_TRIES: Final = 3
+"""How often a clean of a topic begins again at most, as a record came for a key of which it drops the tombstone."""
 
 _log = structlog.get_logger()
 
@@ -267,18 +270,46 @@ class Cleaner:
         runs = self._quarantine.until_stopped([(log, run) for log in logs for run in straddling_runs(log)])
         self._commit([recount(self._catalog.storage, log, run) for log, run in runs], now_ms)
 
-    def _clean_part(self, logs: Sequence[PartitionLog], now_ms: int) -> tuple[CleanedLog, ...]:
+    def _clean_part(self, logs: Sequence[PartitionLog], now_ms: int, tries: int = _TRIES) -> tuple[CleanedLog, ...]:
         policy, limit = self._settings.policy, self._settings.fold_io_max_bytes_per_second
         state = self._catalog.state
         winners = Winners.of(self._catalog.storage, state.record_order, logs) if state.is_of_topics else None
         cleans = compaction.clean(self._rewriter, logs, self._target(), policy, now_ms, limit, winners)
         hit("clean.before-commit")
-        self._commit(cleans, now_ms)
+        if winners is None:
+            self._commit(cleans, now_ms)
+        elif not self._commit_winners(logs, cleans, now_ms):
+            return self._cleaned_again(logs, now_ms, tries)
         hit("clean.after-commit")
         for log in logs:
             # Those of a run across `published` count with the clean that takes its end.
             self._count_left_out(log.tp, sum(run.keyless for run in log.runs if run.end <= log.published))
         return tuple(CleanedLog.of(log, done) for log, done in zip(logs, cleans, strict=True))
+
+    def _commit_winners(self, logs: Sequence[PartitionLog], cleans: Sequence[AnyAction], now_ms: int) -> bool:
+        """Commits the cleans of `logs`, all logs of some topics; returns False if they would revive a record."""
+        topics = dict.fromkeys(log.topic for log in logs)
+        done = False
+        while not done:
+            state = self._catalog.state
+            now = [log for topic in topics for log in state.logs_of(topic)]
+            if revives(self._catalog.storage, logs, now, now_ms):
+                return False
+            ends = {log.tp: log.end for log in now}
+
+            def decide(newest: CatalogState, ends: Mapping[TopicPartition, int] = ends) -> Sequence[AnyAction]:
+                nonlocal done
+                done = all(log.end == ends.get(log.tp) for topic in topics for log in newest.logs_of(topic))
+                return cleans if done else ()
+
+            self._catalog.commit(decide, self._now_ms(now_ms))
+        return True
+
+    def _cleaned_again(self, logs: Sequence[PartitionLog], now_ms: int, tries: int) -> tuple[CleanedLog, ...]:
+        """Cleans the topics of `logs` as they are now; nothing if a fold of one is being sent, or after some tries."""
+        state = self._catalog.state
+        now = [log for topic in dict.fromkeys(log.topic for log in logs) for log in state.logs_of(topic)]
+        return self._clean_part(now, now_ms, tries - 1) if tries and is_settled(now) else ()
 
     def _merge_picks(self, picks: Sequence[tiers.MergePick], now_ms: int) -> int:
         policy, limit = self._settings.policy, self._settings.fold_io_max_bytes_per_second

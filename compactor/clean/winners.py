@@ -7,19 +7,30 @@ it has beaten. For the same reason a tombstone stays while any log has a record 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from compactor.lookup.topic_logs import NOWHERE, TopicLogs
+from compactor.clean import tombstones
+from compactor.errors import LookUpError
+from compactor.fold.latest_per_key import is_foldable
+from compactor.lookup.latest import FOUND_BY, VERIFIED, LookUpRoom, latest_records
+from compactor.lookup.topic_logs import HELD_BYTES, NOWHERE, TopicLogs
 from compactor.model.log import PartitionLog, below, upper
 from compactor.model.record import as_compared, by_topic, partition_spans
 from compactor.model.state import CatalogState
+from compactor.runs.reader import read
+from compactor.runs.scan import between
 from compactor.storage.base import Storage
+
+_MANY: Final = 500_000
+"""Keys that are looked up at a time; of usual keys some 20 MB."""
 
 
 class Winners(Struct, frozen=True):
@@ -59,6 +70,46 @@ def _waiting(log: PartitionLog) -> PartitionLog:
     """Returns `log` with nothing but what it keeps of the offsets from `published` on."""
     runs = tuple(upper(run, log.published) for run in log.runs if run.end > log.published)
     return replace(log, base=None, runs=runs)
+
+
+def revives(storage: Storage, planned: Sequence[PartitionLog], now: Iterable[PartitionLog], now_ms: int) -> bool:
+    """Returns whether a clean of the logs `planned` would let a record win that has come since, as they are `now`.
+
+    The clean drops tombstones that are past their horizon. A record that has come since may have lost to one, and was
+    passed over: without it the record would be in snapshots, and in no output.
+    """
+    due = [log for log in planned if tombstones.passed(log.base, now_ms)]
+    ends = {log.tp: log.end for log in planned}
+    came = (between(log, ends.get(log.tp, log.start), log.end) for log in now if due)
+    keys = (_keys_of(rows) for offsets in came for rows in read(storage, offsets, (*FOUND_BY, "rejected")))
+    return any(_has_due(storage, log, some, now_ms) for some in _together(keys) for log in due)
+
+
+def _keys_of(rows: pa.RecordBatch) -> pa.Array:
+    return as_compared(rows.filter(is_foldable(rows)))["key"]
+
+
+def _together(keys: Iterable[pa.Array]) -> Iterator[pa.Array]:
+    """Yields distinct keys, many at a time: without an index each look-up reads all keys of a log."""
+    held: list[pa.Array] = []
+    for some in keys:
+        held.append(some)
+        if sum(map(len, held)) >= _MANY:
+            yield pc.unique(pa.concat_arrays(held))
+            held.clear()
+    if held:
+        yield pc.unique(pa.concat_arrays(held))
+
+
+def _has_due(storage: Storage, log: PartitionLog, keys: pa.Array, now_ms: int) -> bool:
+    """Returns whether the last record of any of `keys` that is published is a tombstone past its horizon."""
+    room = LookUpRoom(HELD_BYTES if len(keys) > 1 else None)
+    try:
+        kept = latest_records(storage, below(log, log.published), keys, VERIFIED, room, (*FOUND_BY, "delete_horizon"))
+    except LookUpError:
+        middle = len(keys) // 2
+        return any(_has_due(storage, log, some, now_ms) for some in (keys[:middle], keys[middle:]))
+    return bool(pc.any(pc.less_equal(kept["delete_horizon"], now_ms)).as_py())
 
 
 def is_settled(logs: Iterable[PartitionLog]) -> bool:

@@ -159,3 +159,13 @@ def test_a_topic_is_not_cleaned_while_a_fold_of_it_is_sent_in_part(tmp_path: Pat
     assert [log.base for log in oracle.simulation.components.catalog.state.logs_of("u")] == [None, None]
     oracle.run([Tick(), Fold(), Snapshot()])
     assert all(log.base for log in oracle.simulation.components.catalog.state.logs_of("u"))
+
+
+def test_a_record_that_loses_to_a_tombstone_as_that_is_dropped_stays_away(tmp_path: Path) -> None:
+    """It comes while the clean runs that drops the tombstone, and is passed over: no snapshot has its key either."""
+    gone = Ingest((at(0, b"a", b"1", 20), at(0, b"a", None, 30), at(0, b"b", b"1", 20), at(1, b"b", b"2", 30)))
+    late = Ingest((at(1, b"a", b"late", 10),))
+    settings = Restart(ONE._replace(delete_retention=0))
+    for number, point in enumerate(("clean.write", "clean.before-commit")):
+        told = (settings, gone, Fold(), AtFailpoint(Fold(), point, (late,)), Snapshot())
+        assert tables(run(tmp_path / str(number), *told, of_topics=True).simulation)[0] == {b"b": b"2"}
