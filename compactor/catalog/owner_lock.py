@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from compactor.decode_errors import UNDECODABLE
 from compactor.digits import whole
+from compactor.json_types import decoded_as
 from compactor.storage.base import Lock, Storage
 
 NAME: Final = "owner.lock"
@@ -113,7 +114,7 @@ def live_owner(storage: Storage) -> Owner | None:
     if written is None:
         return None
     try:
-        return msgspec.json.decode(written, type=Owner)
+        return decoded_as(written, Owner)
     except UNDECODABLE:
         return Owner(host="?", pid=0)
 

@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from compactor.decode_errors import UNDECODABLE, why
 from compactor.errors import ForeignContentError, MissingFileError, StorageError, StorageRefusedError
+from compactor.json_types import decoded_as
 from compactor.storage.base import FileInfo, Storage
 from compactor.storage.limits import LARGE_BYTES
 
@@ -140,7 +141,7 @@ def answer(storage: Storage, request_id: str, given: Answer) -> bool:
 def answered(storage: Storage, request_id: str) -> Answer | None:
     """Reads the answer of a request; None if there is none yet. Raises StorageError."""
     try:
-        return msgspec.json.decode(storage.read(_path(request_id, _DONE), LARGE_BYTES), type=Answer)
+        return decoded_as(storage.read(_path(request_id, _DONE), LARGE_BYTES), Answer)
     except MissingFileError:
         return None
     except ForeignContentError as error:
@@ -177,7 +178,7 @@ def _read(storage: Storage, name: str) -> Request | None:
     """Reads a request; None if there is none to carry out. Of one that cannot be read the others do not wait."""
     where = f"{storage.location}/{_path(name, _ASKED)}"
     try:
-        request = msgspec.json.decode(storage.read(_path(name, _ASKED), _ASKED_BYTES), type=Request)
+        request = decoded_as(storage.read(_path(name, _ASKED), _ASKED_BYTES), Request)
     except MissingFileError:
         return None
     except (ForeignContentError, StorageRefusedError) as error:

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from compactor.errors import PositionError
+from compactor.json_types import decoded_as
 from compactor.model.log import OutputPoint
 
 # Formats of metadata: 1 is what a keyfold without generations understands, and is written for the first one.
@@ -152,7 +153,7 @@ def decode(offset: int, metadata: str | None) -> Position:
     Raises PositionError for metadata of a newer format.
     """
     try:
-        decoded = msgspec.json.decode(metadata or "", type=_Metadata)
+        decoded = decoded_as(metadata or "", _Metadata)
     except msgspec.DecodeError:
         return Position(offset=offset)
     if decoded.keyfold not in (FORMAT, FORMAT_OF_LATER_GENERATIONS):

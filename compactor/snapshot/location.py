@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from compactor import backoff
 from compactor.decode_errors import UNDECODABLE
 from compactor.errors import FoldError, ForeignContentError, SnapshotError, SnapshotStorageError, StorageError
+from compactor.json_types import decoded_as
 from compactor.model.state import CatalogState
 from compactor.snapshot import manifest
 from compactor.storage.base import Storage
@@ -102,7 +103,7 @@ def read_note(storage: Storage) -> SnapshotFailure | None:
     if not storage.exists(NOTE):
         return None
     try:
-        return msgspec.json.decode(storage.read(NOTE), type=SnapshotFailure)
+        return decoded_as(storage.read(NOTE), SnapshotFailure)
     except (*UNDECODABLE, ForeignContentError):
         return None
 
@@ -166,7 +167,7 @@ def _read_mark(place: Storage, folder: str) -> Mark | None:
     if not place.exists(path):
         return None
     try:
-        return msgspec.json.decode(place.read(path), type=Mark)
+        return decoded_as(place.read(path), Mark)
     except UNDECODABLE:
         return Mark(catalog_id=UNKNOWN, storage=UNKNOWN)
 

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from compactor.decode_errors import UNDECODABLE, why
 from compactor.errors import FoldError, StorageError
+from compactor.json_types import decoded_as
 from compactor.model.log import PartitionLog, generation_of
 from compactor.model.state import BY_OFFSET, BYTES, CatalogState
 from compactor.model.times import LAST_MS
@@ -300,7 +301,7 @@ def encode(manifest: Manifest) -> bytes:
 def decode(data: bytes) -> Manifest:
     """Decodes what `encode` has written. Raises FoldError if it is damaged or of a later format."""
     try:
-        decoded = msgspec.json.decode(data, type=Manifest)
+        decoded = decoded_as(data, Manifest)
     except UNDECODABLE as error:
         raise FoldError(
             f"A manifest cannot be read: {why(error)}.", "Take an older snapshot, or make a new one."

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from compactor.decode_errors import UNDECODABLE
 from compactor.errors import ForeignContentError, StorageError
+from compactor.json_types import decoded_as
 from compactor.model.actions import AddSnapshot
 from compactor.snapshot import manifest
 from compactor.storage.base import Storage
@@ -43,7 +44,7 @@ def read(place: Storage, path: str) -> Pin | None:
     if not place.exists(f"{path}/{PIN}"):
         return None
     try:
-        return msgspec.json.decode(place.read(f"{path}/{PIN}"), type=Pin)
+        return decoded_as(place.read(f"{path}/{PIN}"), Pin)
     except (*UNDECODABLE, ForeignContentError):
         return Pin()
     except StorageError:
@@ -120,6 +121,6 @@ def _encoded(said: Pin) -> bytes:
 
 def _is_pin(content: bytes) -> bool:
     try:
-        return not msgspec.json.decode(content, type=Pin).removing
+        return not decoded_as(content, Pin).removing
     except UNDECODABLE:
         return True

@@ -45,6 +45,10 @@ class _Told(msgspec.Struct):
     firsts: bytes
 
 
+# Made by the import, on one thread: see `json_types`.
+_TOLD: Final = msgspec.msgpack.Decoder(_Told)
+
+
 class BatchSpan(NamedTuple):
     """The batches [first, last) of the section in the file `path`."""
 
@@ -73,7 +77,7 @@ def section_data(section: Section) -> bytes:
 
 def section_from(data: bytes) -> Section:
     """Decodes what `section_data` has encoded."""
-    told = msgspec.msgpack.decode(data, type=_Told)
+    told = _TOLD.decode(data)
     return Section(told.path, pa.ipc.open_stream(told.firsts).read_all(), told.sizes)
 
 

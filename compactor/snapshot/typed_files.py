@@ -22,6 +22,7 @@ from compactor.bin_packing import Until, pack
 from compactor.errors import DEFECT, FoldError, PortionTooLargeError, SnapshotError, StorageError
 from compactor.failpoints import hit
 from compactor.fold.task_split import task_bytes
+from compactor.json_types import decoded_as
 from compactor.model.log import PartitionLog
 from compactor.model.state import CatalogState
 from compactor.ports import ColumnTypes, Decoded, Decoder
@@ -141,7 +142,7 @@ def write_typed(
     sorted_parts = [section_from(row["section"]) for row in rows if row["section"]]
     if sorted_parts:
         rows += _merged(spark, folder, table, file_bytes, sorted_parts, most)
-    reports = [msgspec.json.decode(row["report"], type=_Report) for row in rows if row["report"]]
+    reports = [decoded_as(row["report"], _Report) for row in rows if row["report"]]
     files = [DataFile(**{name: row[name] for name in _FILES.names[:4]}) for row in rows if row["path"]]
     partitions.check_count({file.path.rpartition("/")[0] for file in files})
     counts = sum((Counter(report.counts) for report in reports), Counter[str]())

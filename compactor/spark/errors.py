@@ -25,6 +25,7 @@ import msgspec
 from msgspec import Struct
 
 from compactor.errors import KeyfoldError, OutOfRoomError
+from compactor.json_types import decoded_as
 
 MARK: Final = "keyfold-error:"
 _TAG: Final = re.compile(re.escape(MARK) + r"([0-9a-f]{64}):([A-Za-z0-9+/=]++)")
@@ -145,7 +146,7 @@ def _signature(encoded: bytes, key: bytes) -> str:
 
 def _decoded(text: str) -> _Payload | None:
     try:
-        return msgspec.json.decode(base64.b64decode(text), type=_Payload)
+        return decoded_as(base64.b64decode(text), _Payload)
     except (binascii.Error, msgspec.MsgspecError):
         return None
 

@@ -15,6 +15,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from compactor.decode_errors import UNDECODABLE, why
+from compactor.json_types import decoded_as
 from compactor.snapshot.manifest import Manifest
 from connectors.errors import ResumeError
 from connectors.sinks.encode import IDENTITY, RESET, SYNTHETIC
@@ -54,7 +55,7 @@ class ReaderPosition(Struct, frozen=True, kw_only=True):
     def decode(cls, data: str | bytes) -> ReaderPosition:
         """Decodes what `encode` has returned. Raises ResumeError if it is damaged, or of a later format."""
         try:
-            position = msgspec.json.decode(data, type=cls)
+            position = decoded_as(data, cls)
             _ = position.numbers
         except (*UNDECODABLE, ValueError) as error:
             raise ResumeError(f"A stored position cannot be read: {why(error)}.", BEGIN_AGAIN) from None

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from compactor.json_types import decoded_as
 from connectors.chain.spec import ChainSpec, Fault, Resolve, StepSpec, is_router, made
 from connectors.data.record import ConnectRecord
 from connectors.errors import PatternError
@@ -115,13 +116,9 @@ class _Router(NamedTuple):
             raise
 
 
-# Made by the import: two threads that decode a type for the first time at once may end the process (msgspec 0.22).
-_SPECS: Final = msgspec.json.Decoder(ChainSpec)
-
-
 @lru_cache(maxsize=256)
 def _routers(encoded: bytes, resolve: Resolve) -> tuple[_Router, ...]:
-    spec = _SPECS.decode(encoded)
+    spec = decoded_as(encoded, ChainSpec)
     routers = []
     for step in filter(is_router, spec.steps):
         transform = made(step.of, TRANSFORMS, resolve)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-import msgspec
 from msgspec import Struct
 
 from compactor.catalog import commits, owner_lock, requests
@@ -18,6 +17,7 @@ from compactor.catalog.aside import LOST
 from compactor.catalog.catalog import Catalog
 from compactor.decode_errors import UNDECODABLE
 from compactor.errors import CatalogError, ForeignContentError, MissingFileError
+from compactor.json_types import decoded_as
 from compactor.model.position import Position, buckets_of
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
@@ -138,7 +138,7 @@ def preview_of(
 def _begun(storage: Storage) -> DeletionPlan | None:
     """Reads the plan of an earlier delete; an empty one if its file cannot be read, None if there is none."""
     try:
-        return msgspec.json.decode(storage.read(DELETING, LARGE_BYTES), type=DeletionPlan)
+        return decoded_as(storage.read(DELETING, LARGE_BYTES), DeletionPlan)
     except MissingFileError:
         return None
     except (*UNDECODABLE, ForeignContentError):

@@ -23,6 +23,7 @@ from msgspec import UNSET, Struct
 from compactor.bin_packing import AtMost, pack, unit_weight
 from compactor.decode_errors import UNDECODABLE
 from compactor.errors import DamagedFileError
+from compactor.json_types import decoded_as
 from compactor.model.record import HEADERS, TopicPartition
 from compactor.runs.checksums import readable, sha256_of
 from compactor.snapshot import row_groups
@@ -306,7 +307,7 @@ def _progress(held: groups.CommittedOffset | None, topic_id: str) -> _Progress |
     if held is None:
         return None
     try:
-        progress = msgspec.json.decode(held[1], type=_Progress)
+        progress = decoded_as(held[1], _Progress)
     except UNDECODABLE:
         return None
     return progress if progress.topic_id == topic_id else None

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from compactor.decode_errors import UNDECODABLE, why
 from compactor.errors import KeyfoldError
+from compactor.json_types import decoded_as
 from compactor.secret_forms import HIDDEN, forms_of, without
 from connectors.config.fields import is_connector_name
 from connectors.config.secrets import is_secret
@@ -219,7 +220,7 @@ def _decoded(body: bytes) -> Any:
 
 def _error(answer: HttpAnswer, sent: Sequence[str]) -> KeyfoldError:
     try:
-        message = msgspec.json.decode(answer.body, type=_Refusal).message
+        message = decoded_as(answer.body, _Refusal).message
     except UNDECODABLE:
         message = f"The worker answered {answer.status} {httpx.codes.get_reason_phrase(answer.status)}".rstrip() + "."
     kind = _ERRORS.get(answer.status, KeyfoldError)

@@ -21,6 +21,7 @@ from compactor.errors import (
     RejectedRecordError,
     StorageError,
 )
+from compactor.json_types import decoded_as
 from compactor.spark.errors import briefly
 from compactor.storage.base import Storage
 from connectors.clock import Clock
@@ -212,7 +213,7 @@ def read(storage: Storage) -> StatusContent | None:
     Of one that cannot be read, the error says why. Raises StorageError.
     """
     try:
-        return msgspec.json.decode(storage.read(NAME), type=StatusContent)
+        return decoded_as(storage.read(NAME), StatusContent)
     except MissingFileError:
         return None
     except ForeignContentError as error:

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Final
 
-import msgspec
 import structlog
 
 from compactor.errors import KeyfoldError
+from compactor.json_types import decoded_as
 from compactor.spark.errors import briefly
 from connectors.errors import ConfigError, SparkClusterError, SparkGoneError
 from connectors.spark.executor_settings import is_cluster
@@ -81,7 +81,7 @@ def _versions(spark: SparkSession) -> list[dict[str, str]]:
     except Exception as error:  # noqa: BLE001  # what is not Arrow's fault comes again
         _log.debug("executors are asked without Arrow", error=briefly(error))
         return context.parallelize(range(count), count).map(lambda _: find()).collect()
-    return [msgspec.json.decode(row["found"], type=dict[str, str]) for row in rows]
+    return [decoded_as(row["found"], dict[str, str]) for row in rows]
 
 
 def not_taken(master: str, error: Exception) -> KeyfoldError:

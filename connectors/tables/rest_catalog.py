@@ -23,6 +23,7 @@ from requests import PreparedRequest, Response, Session, TooManyRedirects
 from requests.adapters import BaseAdapter, HTTPAdapter
 from urllib3 import HTTPResponse
 
+from compactor.json_types import decoded_as
 from connectors.class_names import names_code
 from connectors.issued_secrets import LONGEST, issued_secrets
 from connectors.registry.http_client import HttpAnswer, HttpClient, HttpRequest, NoCookies
@@ -100,7 +101,7 @@ class BoundedRestCatalog(RestCatalog):
     def _examined(self, answer: HttpAnswer) -> bytes:
         """Returns the body, and hides its secrets from now on; none of an error that is no object of JSON."""
         try:
-            parts = msgspec.json.decode(answer.body, type=_Answer)
+            parts = decoded_as(answer.body, _Answer)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return b"" if httpx.codes.is_error(answer.status) else answer.body
         issued = 0
@@ -196,7 +197,7 @@ def _texts(parts: _Answer) -> Iterator[tuple[str, str]]:
 def _decoded(raw: Raw, kind: Any) -> Any:
     """Returns `raw` as a `kind`; None if it is another, or is not there."""
     try:
-        return msgspec.json.decode(raw, type=kind)
+        return decoded_as(raw, kind)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
 

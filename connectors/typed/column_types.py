@@ -16,6 +16,7 @@ import pyarrow as pa
 import structlog
 from msgspec import Struct
 
+from compactor.json_types import decoded_as
 from compactor.ports import ColumnLayout
 from connectors.chain.quoted_settings import of_reading, of_writing
 from connectors.chain.spec import ChainSpec, ClassSpec, Resolve, made_converter
@@ -85,7 +86,7 @@ class ValueTypes(Struct, frozen=True, kw_only=True):
         types, shapes, count = Counter[pa.DataType](), Shapes(), 0
         schemas, more = Counter[str](), False
         for data, records in kinds.items():
-            kind = msgspec.json.decode(data, type=SurveyedType)
+            kind = decoded_as(data, SurveyedType)
             if kind.type is not None:
                 types[type_from(kind.type)] += records
                 schemas.update(dict.fromkeys(kind.schemas, records))

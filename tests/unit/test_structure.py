@@ -130,6 +130,18 @@ def test_clock_readers_are_found(code: str, reads: bool) -> None:
     assert any(_reads_clock(node) for node in ast.walk(ast.parse(code))) is reads
 
 
+def test_types_are_decoded_by_one_function() -> None:
+    """Threads that decode a type for the first time at once may end the process: `json_types` keeps them apart."""
+    calls = (node for path in _sources("compactor", "connectors") for node in ast.walk(_tree(path)))
+    typed = [ast.unparse(node) for node in calls if isinstance(node, ast.Call) and _decodes_a_type(node)]
+    assert typed == []
+
+
+def _decodes_a_type(call: ast.Call) -> bool:
+    named = isinstance(call.func, ast.Attribute) and call.func.attr == "decode"
+    return named and any(keyword.arg == "type" for keyword in call.keywords)
+
+
 def test_files_are_short() -> None:
     """No file of the product has more than 450 lines."""
     lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in _sources("compactor", "connectors")}

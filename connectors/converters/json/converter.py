@@ -14,6 +14,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compactor.json_types import decoder
 from connectors.converters.converter import Converter, Headers
 from connectors.converters.json.fields import JsonFields
 from connectors.converters.json.plain_events import PlainEvents
@@ -109,8 +110,8 @@ class JsonConverter(Converter):
         numeric = options[DECIMAL_FORMAT.name].upper() == "NUMERIC"
         self.values = JsonValues(JsonForm(numeric=numeric, defaults=options["replace.null.with.default"]))
         self._enabled: bool = options["schemas.enable"]
+        self._envelope = decoder(Envelope)
         self._plain, self._exact = msgspec.json.Decoder(), msgspec.json.Decoder(float_hook=exact)
-        self._envelope = msgspec.json.Decoder(Envelope)
         self._schemas: Kept[bytes, tuple[Schema | None, bool]] = Kept(options["schemas.cache.size"])
         self._written = OfSchema(lambda schema: encoded(write_schema(schema, self.values.write_defaults())))
         content = options["schema.content"]

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from compactor.decode_errors import UNDECODABLE, why
 from compactor.errors import ForeignContentError, MissingFileError
+from compactor.json_types import decoded_as
 from compactor.storage.base import Storage
 from compactor.storage.limits import LARGE_BYTES
 from connectors.errors import UsageError
@@ -193,7 +194,7 @@ def encoded(signed: SignedReceipt) -> bytes:
 def decoded(data: bytes, where: str) -> SignedReceipt:
     """Reads a receipt. Raises UsageError, with the place that `data` is of, if it is none."""
     try:
-        return msgspec.json.decode(data, type=SignedReceipt)
+        return decoded_as(data, SignedReceipt)
     except UNDECODABLE as error:
         raise UsageError(f"{where} is no receipt of an erasure: {why(error)}.", _NAME_IT) from None
 
@@ -224,7 +225,7 @@ def begun_before(
     """Returns the erasure of exactly `keys` that was begun last and has not ended. Raises StorageError."""
     for name in reversed(storage.list(FOLDER)):
         try:
-            receipt = msgspec.json.decode(storage.read(f"{FOLDER}/{name}", LARGE_BYTES), type=SignedReceipt).receipt
+            receipt = decoded_as(storage.read(f"{FOLDER}/{name}", LARGE_BYTES), SignedReceipt).receipt
         except (*UNDECODABLE, MissingFileError, ForeignContentError):
             continue
         if receipt.state != BEGUN or receipt.catalog_id != catalog_id or len(receipt.keys) != len(keys):

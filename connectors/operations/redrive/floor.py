@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from compactor.decode_errors import UNDECODABLE, why
 from compactor.errors import MissingFileError, StorageError
+from compactor.json_types import decoded_as
 from compactor.storage.base import Storage
 from compactor.storage.limits import LARGE_BYTES
 from compactor.storage.numbered_files import NumberedFiles
@@ -117,7 +118,7 @@ class RedriveFloor:
         if data is None:
             return {}
         try:
-            floor = msgspec.json.decode(data, type=_Floor)
+            floor = decoded_as(data, _Floor)
         except UNDECODABLE as error:
             raise ConflictError(
                 f"{self._storage.location}/{FOLDER}, with the positions of {self._topic}, cannot be read: "

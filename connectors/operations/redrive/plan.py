@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from compactor.bin_packing import AtMost, pack, unit_weight
 from compactor.decode_errors import why
 from compactor.digits import whole
+from compactor.json_types import decoded_as
 from connectors.operations.redrive.letters import Letter, LetterFilter
 from connectors.rejection import Stage
 
@@ -140,7 +141,7 @@ class RedrivePosition(Struct, frozen=True):
         if not metadata:
             return cls(offset)
         try:
-            decoded = msgspec.json.decode(metadata, type=_Metadata)
+            decoded = decoded_as(metadata, _Metadata)
         except msgspec.DecodeError as error:
             raise ValueError(why(error)) from None
         return cls(decoded.base, decoded.redriven)

@@ -22,6 +22,7 @@ from msgspec import Struct
 from compactor.catalog import owner_lock
 from compactor.decode_errors import UNDECODABLE, why
 from compactor.errors import StorageError
+from compactor.json_types import decoded_as
 from compactor.storage.base import Storage
 from connectors.config.fields import is_connector_name
 from connectors.config.stores import worker_storage
@@ -135,7 +136,7 @@ class ConnectorStore:
         targets = dict.fromkeys(names, TargetState.RUNNING)
         for name, data in stored.items():
             try:
-                targets[name] = msgspec.json.decode(data, type=_StoredTarget).target_state
+                targets[name] = decoded_as(data, _StoredTarget).target_state
             except UNDECODABLE as error:
                 file = self._targets.path(name)
                 _log.error("stored target state cannot be read", file=file, error=why(error))
@@ -168,7 +169,7 @@ def _encoded(content: Mapping[str, object]) -> bytes:
 
 def _decoded(data: bytes, name: str) -> StoredConnector:
     """Reads the file of the connector `name`. Raises DecodeError, also if it is another's or of another format."""
-    stored = msgspec.json.decode(data, type=StoredConnector)
+    stored = decoded_as(data, StoredConnector)
     if stored.name != name:
         raise msgspec.ValidationError("it holds another connector")
     if stored.format_version != _FORMAT:
