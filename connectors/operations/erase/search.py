@@ -53,7 +53,7 @@ MOST_FINDINGS: Final = 10_000
 _TYPED_KEYS: Final = ("_key", "_rest_key")
 _VACUUM_MS: Final = 4_200_000
 """After so long the vacuum has removed what a dead writer left: its grace of an hour, and ten minutes to the next."""
-_PLACES: Final = {"partition": ("partition", "_partition"), "offset": ("offset", "_offset")}
+_PLACES: Final = {"partition": ("partition", "_partition", "_source_partition"), "offset": ("offset", "_offset")}
 _AVRO: Final = ".avro"
 _PARQUET: Final = ".parquet"
 _TABLES: Final = ("delta", "iceberg")
@@ -297,7 +297,7 @@ class KeySearch:
 
 
 _READ: Final = frozenset({"topic", "partition", "offset", "value", "delete_horizon"})
-_TYPED_READ: Final = frozenset({"_partition", "_offset"})
+_TYPED_READ: Final = frozenset({"_partition", "_source_partition", "_offset"})
 """What is read of a row with an erased key. Typed rows have columns of any name besides."""
 
 

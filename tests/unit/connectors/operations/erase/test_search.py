@@ -12,7 +12,7 @@ from compactor.model.record import KEY_IDENTITY, RUN
 from compactor.snapshot.data_files import TABLE
 from compactor.storage.local import LocalStorage
 from connectors.operations.erase.key_matcher import KeyMatcher
-from connectors.operations.erase.receipt import UNSEARCHED, VALUE, erased_keys
+from connectors.operations.erase.receipt import REWRITTEN, UNSEARCHED, VALUE, Tombstone, erased_keys
 from connectors.operations.erase.search import MOST_FINDINGS, KeySearch, SearchPlaces, snapshot_ids
 
 SALT = b"\0"
@@ -59,3 +59,16 @@ def test_runs_are_searched_by_what_keys_are_compared_by(tmp_path: Path, identity
     matcher = KeyMatcher(SALT, erased, [KEY], None if identity is None else "avro")
     result = KeySearch(SearchPlaces("c", "C", LocalStorage(str(tmp_path)), None), matcher, (), 0).everywhere()
     assert [finding.what for finding in result.findings] == [VALUE]
+
+
+@pytest.mark.parametrize("name", ["_partition", "_source_partition"])
+def test_a_value_that_came_after_the_tombstone_is_told_in_every_table(tmp_path: Path, name: str) -> None:
+    """Iceberg's tables have the partition under a name of its own."""
+    folder = tmp_path / "c" / "t" / "iceberg" / "data"
+    folder.mkdir(parents=True)
+    table = {"_key": pa.array([KEY, KEY], pa.binary()), name: [0, 0], "_offset": [4, 6]}
+    pq.write_table(pa.table(table), folder / "part.parquet")
+    tombstone = Tombstone(key=0, topic="t", partition=0, offset=5, timestamp_ms=0, sent=True)
+    places = SearchPlaces("c", "C", LocalStorage(str(tmp_path / "store")), LocalStorage(str(tmp_path)))
+    result = KeySearch(places, KeyMatcher(SALT, erased_keys(SALT, [KEY])), [tombstone], 0).snapshots()
+    assert [finding.what for finding in result.findings] == [VALUE, REWRITTEN]
