@@ -13,7 +13,7 @@ from tests.support.cdc.tables import KEYLESS_CHANGES, TABLES
 
 pytestmark = pytest.mark.timeout(6 * LIMIT_S)
 
-_STATED: Final = stated_results()
+STATED: Final = stated_results()
 
 
 def _cases() -> list[object]:
@@ -27,7 +27,7 @@ def _cases() -> list[object]:
 
 def _marks(table: str, encoding: str) -> list[pytest.MarkDecorator]:
     """A difference that is mended makes its test fail, until the page says so."""
-    stated = _STATED[table, encoding]
+    stated = STATED[table, encoding]
     return [] if stated == "equal" else [pytest.mark.xfail(strict=True, reason=stated)]
 
 
@@ -45,6 +45,6 @@ def test_records_without_a_key_are_dead_letters(story: Story, encoding: str) -> 
     Connect has sent some of them twice: it was killed.
     """
     letters = story.dead_letters(encoding)
-    lost = {"keyless"} if _STATED["floats", encoding] == "equal" else {"keyless", "floats"}
+    lost = {"keyless"} if STATED["floats", encoding] == "equal" else {"keyless", "floats"}
     assert set(letters) == lost
     assert letters["keyless"] >= KEYLESS_CHANGES

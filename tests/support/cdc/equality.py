@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tests.support.cdc.encodings import Encoding
+from tests.support.cdc.encodings import Encoding, Row
 from tests.support.cdc.meaning import UNAVAILABLE, in_sql, of_field, same
 from tests.support.cdc.postgres import Postgres
 from tests.support.cdc.tables import Table
@@ -87,12 +87,12 @@ def expected(server: Postgres, table: Table) -> Expected:
     return Expected(table, columns, rows)
 
 
-def difference(wanted: Expected, encoding: Encoding, values: Iterable[bytes]) -> Difference:
-    """Compares the living values, one of each key, with the table."""
+def difference(wanted: Expected, encoding: Encoding, values: Iterable[bytes | Row | None]) -> Difference:
+    """Compares the living values, one of each key, with the table; a value is as it was sent, or was read already."""
     result, seen = Difference(), Counter[Meaning]()
     for data in values:
         result.rows += 1
-        row = encoding.read(data)
+        row = encoding.read(data) if isinstance(data, bytes) else data
         if row is None:
             result.null_values += 1
             continue

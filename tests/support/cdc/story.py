@@ -21,7 +21,7 @@ from tests.support.cdc.encodings import Encoding, encodings
 from tests.support.cdc.equality import Difference, Expected, difference, expected
 from tests.support.cdc.first_table import FirstTable
 from tests.support.cdc.postgres import Postgres
-from tests.support.cdc.tables import BEFORE, SCHEMA, TABLES, created
+from tests.support.cdc.tables import BEFORE, SCHEMA, TABLES, Table, created
 from tests.support.deployment import Process
 from tests.support.kafka import consume_all, end_offsets, wait_until
 from tests.support.spark_settings import FAST_START
@@ -96,6 +96,25 @@ class Story:
         letters = consume_all(self._broker.bootstrap, dead)
         topics = ((dict(letter.headers)["__connect.errors.topic"] or b"").decode() for letter in letters)
         return Counter(topic.rpartition(".")[2] for topic in topics)
+
+    def wanted(self, table: Table) -> Expected:
+        """Reads a table of the database."""
+        return expected(self._server, table)
+
+    def tables(self, connectors: Mapping[str, tuple[str, str]]) -> Path:
+        """Keeps the topics of an encoding as tables of a format, both by the connector's name; returns the folder."""
+        folder, by_name = self._folder / "lake", {each.name: each for each in self.encodings}
+        files = []
+        for name, (encoding, kind) in connectors.items():
+            of = {"name": name, "output.topic": "none", "errors.deadletterqueue.topic.name": f"{name}.dead"}
+            typed = {"snapshot.key.format": "typed", "snapshot.value.format": "typed", "snapshot.table": kind}
+            files.append(self._write(name, {**by_name[encoding].keyfold(folder), **of, **typed}))
+        worker = {**self._worker(), "storage.location": str(self._folder / "lake-storage")}
+        command = ["run", *files, "--worker", self._write("lake-worker", worker), "--once"]
+        with Process(command, self._folder / "lake.log", {}) as process:
+            assert process.wait(2 * LIMIT_S) == 0, process.tail()
+        self._say("the tables of Delta and Iceberg are there")
+        return folder
 
     def _changes(self) -> None:
         """Three rounds of changes: keyfold dies in a transaction, Connect in the large one, keyfold again."""
