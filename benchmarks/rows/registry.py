@@ -26,6 +26,7 @@ from benchmarks.rows.keys import GROWTH_ROW, KEYS
 from benchmarks.rows.large import LARGE
 from benchmarks.rows.look_ups import GET
 from benchmarks.rows.partitions import PARTITIONS
+from benchmarks.rows.snapshot_table import SNAPSHOT_TABLE
 from benchmarks.rows.sustained import SUSTAINED
 from benchmarks.rows.tables import TABLE
 from benchmarks.rows.worker import FRESH, FRESH_STORE, IDLE, READY
@@ -176,6 +177,7 @@ MEASUREMENTS: Final = {
         BESIDE,
         *SUSTAINED,
         GET,
+        SNAPSHOT_TABLE,
         IDENTITY,
         KEY_INDEX,
         KEYS,
