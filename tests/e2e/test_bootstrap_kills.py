@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
@@ -14,11 +15,13 @@ from itertools import count
 
 import pytest
 
+from compactor.storage.locations import NO_OPTIONS, StoreOptions
 from connectors.bootstrap import open_table
 from tests.support.bootstrap_reader import Stored
 from tests.support.deployment import PROCESS_TIMEOUT_S, ROOT, Deployment
 from tests.support.kafka import consume_all, produce, wait_until
 from tests.support.records import random_records
+from tests.support.stores.chosen import chosen
 
 ROUNDS = 5
 
@@ -30,7 +33,7 @@ def test_kills_of_reader_and_worker(deployment: Deployment) -> None:
 
     Snapshots come every second and one of them is kept, so that they go while they are read.
     """
-    stored, chosen = Stored(deployment.folder / "stored.db"), random.Random(1)
+    stored, rng = Stored(deployment.folder / "stored.db"), random.Random(1)
     deployment.settings |= {
         "snapshot.interval.ms": 1_000,
         "snapshot.retention.count": 1,
@@ -41,15 +44,15 @@ def test_kills_of_reader_and_worker(deployment: Deployment) -> None:
     produce(deployment.bootstrap, deployment.topic, random_records(0, 500))
     with deployment.process("--once") as worker:
         assert worker.wait() == 0, worker.tail()
-    with open_table(deployment.snapshots.location, kafka).table() as table:
+    with open_table(_location(deployment), kafka, store=_options()).table() as table:
         with _load(deployment):
             for _ in range(ROUNDS):
                 with deployment.process() as worker, _reader(deployment, stored) as reader:
                     _until_read_on(stored, reader)
-                    time.sleep(chosen.random())
+                    time.sleep(rng.random())
                     assert reader.poll() is None, (deployment.folder / "reader.log").read_text()
                     reader.kill()
-                    time.sleep(chosen.random())
+                    time.sleep(rng.random())
                     worker.signal_all(signal.SIGKILL)
                     worker.wait()
         with deployment.process("--once") as worker:
@@ -68,6 +71,24 @@ def test_kills_of_reader_and_worker(deployment: Deployment) -> None:
     assert stored.table() == expected
 
 
+def _location(deployment: Deployment) -> str:
+    """The topic's folder, as a reader names it."""
+    return f"{deployment.settings['snapshot.location']}/{deployment.name}/{deployment.topic}"
+
+
+def _options() -> StoreOptions:
+    store = chosen()
+    return NO_OPTIONS if store is None else store.store.options(store.worker_url)
+
+
+def _environment() -> dict[str, str]:
+    """The environment of a reader, which has no worker file: it says how the store of the snapshots is reached."""
+    if chosen() is None:
+        return dict(os.environ)
+    options = {f"AWS_{name.upper()}": value for name, value in _options().s3.items()}
+    return {**os.environ, **options, "AWS_ALLOW_HTTP": "true"}
+
+
 def _offsets(stored: Stored, name: str) -> dict[int, int]:
     position = stored.position(name)
     assert position is not None
@@ -82,10 +103,10 @@ def _until_read_on(stored: Stored, reader: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def _reader(deployment: Deployment, stored: Stored) -> Iterator[subprocess.Popen[bytes]]:
-    arguments = [str(stored.file), deployment.snapshots.location, deployment.bootstrap]
+    arguments = [str(stored.file), _location(deployment), deployment.bootstrap]
     with (deployment.folder / "reader.log").open("ab") as log:
         command = [sys.executable, "-m", "tests.support.bootstrap_reader", *arguments]
-        reader = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
+        reader = subprocess.Popen(command, cwd=ROOT, env=_environment(), stdout=log, stderr=log)
         try:
             yield reader
         finally:

@@ -27,7 +27,8 @@ _MORE: Final = tuple(
 )
 """What it does above the storage: on one store."""
 _ERASE: Final = ("tests/e2e/test_erase.py", "-k", "not many")
-"""Erasures, on one store."""
+_READERS: Final = ("tests/e2e/test_bootstrap_kills.py",)
+"""Erasures, and readers of snapshots, on one store."""
 _KILLS: Final = ("tests/faults/test_kill.py", "-k", "worker_killed and (catalog or ingest or publish or takeover)")
 """Kills at each step that writes to the catalog."""
 _FAULTS: Final = (
@@ -52,6 +53,7 @@ RUNS: Final = (
     *(Run(store, "", _E2E) for store in _STORES),
     Run("moto", "", _MORE),
     Run("moto", "", _ERASE),
+    Run("moto", "", _READERS),
     *(Run(store, "", _KILLS) for store in _STORES),
     *(Run(store, kind, _FAULTS) for store in _STORES for kind in KINDS),
 )
