@@ -30,6 +30,8 @@ _NEEDS_FIELDS: Final = (
     "values have fields only if a converter reads them: set value.converter in the same file to keyfold.Json, "
     "keyfold.JsonSchema, keyfold.Avro or keyfold.Protobuf, or another name of these."
 )
+_PLAIN: Final = 40
+"""Powers of ten up to which a number is shown without its exponent: it may have half a million digits."""
 _COMPLEMENTS: Final = str.maketrans("0123456789", "9876543210")
 
 
@@ -106,6 +108,22 @@ def sortable(value: Any) -> bytes | None:
     if isinstance(exponent, str) or len(digits) > MOST:
         return None
     return _sortable(bool(sign), "".join(map(str, digits)), exponent)
+
+
+def shown(value: bytes) -> str:
+    """Returns the number or text that `sortable` has written; other bytes in hexadecimal digits."""
+    kind, own = value[:2], value[2:].removesuffix(b"~").decode("utf-8", "replace")
+    if value[:1] == b"t":
+        return value[1:].decode("utf-8", "replace")
+    if kind not in (b"n0", b"n2"):
+        return "0" if value == b"n1" else value.hex()
+    try:
+        own = own.translate(_COMPLEMENTS) if kind == b"n0" else own
+        digits = tuple(map(int, own[6:]))
+        number = Decimal((int(kind == b"n0"), digits, int(own[:6]) - _MOST_EXPONENT - 1 - len(digits)))
+    except ValueError:  # it comes from the storage, which may hold anything
+        return value.hex()
+    return f"{number:f}" if abs(number.adjusted()) < _PLAIN else str(number)
 
 
 def _sortable(is_negative: bool, digits: str, exponent: int) -> bytes | None:  # noqa: FBT001  # as Decimal has them

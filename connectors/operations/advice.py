@@ -123,7 +123,7 @@ def _of_others(config: ConnectorConfig, others: Iterable[OtherFile]) -> Iterator
             continue
         names = [*other.config.named_outputs, *filter(None, [other.config.dead_letter_topic])]
         if taken := [name for name in names if is_source(config, name)]:
-            text = f'takes in {_listed(taken)}, to which connector "{other.name}" in {other.path} writes'
+            text = f'takes in {listed(taken)}, to which connector "{other.name}" in {other.path} writes'
             yield Fault("topics.regex", f"{text}. {_LEAVE_OUT}")
 
 
@@ -133,13 +133,13 @@ _LEAVE_OUT: Final = "Leave such topics out with topics.exclude, unless they are 
 def _taken_in(holds: Mapping[str, Holds]) -> Iterator[Fault]:
     for kind in (Holds.LETTERS, Holds.OUTPUT, Holds.DEBEZIUMS):
         if taken := _of_kind(holds, kind):
-            yield Fault("topics.regex", f"takes in {_listed(taken)}: {kind.value}. {_LEAVE_OUT}")
+            yield Fault("topics.regex", f"takes in {listed(taken)}: {kind.value}. {_LEAVE_OUT}")
 
 
 def _not_unwrapped(spec: ChainSpec, holds: Mapping[str, Holds], resolve: Resolve) -> Iterator[Fault]:
     if _unwraps(spec):
         return
-    where = _listed(taken) if (taken := _of_kind(holds, Holds.CHANGES)) else ""
+    where = listed(taken) if (taken := _of_kind(holds, Holds.CHANGES)) else ""
     if not where and (_declared(spec, resolve) or "").endswith(ENVELOPE):
         where = "each topic (value.converter.schema.content says so)"
     if where:
@@ -161,11 +161,11 @@ def _other_schemas(spec: ChainSpec, shapes: Mapping[str, Shape], resolve: Resolv
     without = [topic for topic, shape in shapes.items() if not shape.has_schema]
     if with_schema and (not options["schemas.enable"] or options["schema.content"]):
         said = "is false" if not options["schemas.enable"] else "comes with schema.content"
-        yield Fault(key, f"{said}, and {_listed(with_schema)}: each message has its schema. Set it to true, alone.")
+        yield Fault(key, f"{said}, and {listed(with_schema)}: each message has its schema. Set it to true, alone.")
     if without and options["schemas.enable"] and not options["schema.content"]:
         yield Fault(
             key,
-            f"is true, and {_listed(without)}: messages have no schema, so that every record would be refused. Have "
+            f"is true, and {listed(without)}: messages have no schema, so that every record would be refused. Have "
             "Debezium write them (value.converter.schemas.enable=true there, or Avro), or say the schema in "
             "value.converter.schema.content.",
         )
@@ -188,7 +188,8 @@ def _of_kind(holds: Mapping[str, Holds], kind: Holds) -> list[str]:
     return [topic for topic, of in holds.items() if of is kind]
 
 
-def _listed(topics: Sequence[str]) -> str:
+def listed(topics: Sequence[str]) -> str:
+    """Returns the names of some of `topics`, and how many there are besides."""
     names = ", ".join(f'"{topic}"' for topic in sorted(topics)[:_SHOWN])
     return names if len(topics) <= _SHOWN else f"{names} and {len(topics) - _SHOWN} more"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import structlog
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from compactor.catalog import owner_lock
@@ -27,6 +27,7 @@ from compactor.model.times import earliest
 from compactor.settings import EngineSettings
 from compactor.snapshot import location
 from compactor.snapshot.location import SnapshotFailure
+from connectors.chain.order_field import shown
 from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.engine_settings import engine_settings, other_snapshots
@@ -89,6 +90,7 @@ class TopicDescription(Struct, frozen=True, kw_only=True):
     """A source topic; `closed` says why it is no longer read, `other_snapshots` are another catalog's in its folder.
 
     `changed`: what became of it since the connector last read it; None if nothing, or if no broker said.
+    `truncate_order`: the value of compaction.order=field:PATH that its latest applied truncate has; None if none was.
     """
 
     topic: str
@@ -99,6 +101,7 @@ class TopicDescription(Struct, frozen=True, kw_only=True):
     changed: str | None
     newest_snapshot: SnapshotDescription | None
     other_snapshots: tuple[str, ...]
+    truncate_order: str | None
 
 
 class FoldDescription(Struct, frozen=True, kw_only=True):
@@ -224,6 +227,7 @@ def _topic(state: CatalogState, topic: Topic, others: tuple[str, ...], news: str
         changed=news,
         newest_snapshot=_snapshot(taken[-1]) if taken else None,
         other_snapshots=others,
+        truncate_order=None if topic.fence is UNSET else shown(topic.fence.value),
     )
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
 from compactor.errors import KeyfoldError
+from compactor.model.order import FIELD
 from connectors.config.clients.merged import client_config
 from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import Fault, FaultyConfigError
@@ -23,7 +24,7 @@ from connectors.jvm.java import find_java
 from connectors.kafka.admin import Admin
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.probe import probe_all
-from connectors.operations.advice import advice
+from connectors.operations.advice import advice, listed
 from connectors.operations.topic_samples import Sample, sampled
 from connectors.placeholders import resolve
 from connectors.sinks import output_topic
@@ -73,6 +74,12 @@ class BrokerQuestions:
         except KeyfoldError:  # what is wrong with the brokers was told; this is advice
             return {}
 
+    def warnings(self, config: ConnectorConfig, worker: WorkerConfig) -> Iterator[Fault]:
+        """Yields what does not fit between a connector and the partitions of its topics; none as `samples`."""
+        if self.unanswered is None and config.debezium_truncate == "apply":
+            with suppress(KeyfoldError), closing(Admin(client_config("admin", worker, config, {}))) as admin:
+                yield from truncate_faults(config, admin)
+
 
 def validate(
     paths: Sequence[Path], worker: Path | None, broker: BrokerQuestions | None, *, alone: bool
@@ -118,7 +125,9 @@ def _warnings(
 ) -> list[str]:
     samples = broker.samples(config, worker) if broker and worker else {}
     spec = config.chain_spec(worker.given if worker else None)
-    return [logged_text(str(fault)) for fault in advice(config, spec, resolve, others, samples)]
+    told = [*advice(config, spec, resolve, others, samples)]
+    told += broker.warnings(config, worker) if broker and worker else ()
+    return [logged_text(str(fault)) for fault in told]
 
 
 def _at_this_machine(worker: WorkerConfig, *, asks: bool) -> tuple[Fault, ...]:
@@ -155,6 +164,19 @@ def broker_faults(config: ConnectorConfig, brokers: Admin) -> tuple[Fault, ...]:
         for text in output_topic.faults(config, brokers.topic_config(output))
     )
     return (*absent, *unfit, *_too_few(config, existing, outputs, brokers))
+
+
+def truncate_faults(config: ConnectorConfig, brokers: Admin) -> Iterator[Fault]:
+    """Yields a fault if truncates are to be applied, and nothing says what of other partitions is before them."""
+    if config.debezium_truncate != "apply" or config.order.startswith(FIELD):
+        return
+    infos = brokers.describe(select(config, brokers.list_topics())).values()
+    if several := [info.name for info in infos if info.partitions > 1]:
+        yield Fault(
+            "debezium.truncate",
+            f"is apply, and {listed(several)}: a truncate of several partitions is refused. Set compaction.order to a "
+            "field of the event, such as field:source.lsn, or give these topics one partition each.",
+        )
 
 
 def _too_few(

@@ -17,6 +17,7 @@ from connectors.progress.terminal import table
 from connectors.runtime import left_out
 from connectors.runtime.status import ConnectorState
 from connectors.source.source_errors import advice, fault_of, meaning_of
+from connectors.terminal_text import one_line
 
 _PARTITION_HEADERS: Final = (
     *("TOPIC", "PARTITION", "SOURCE END", "INGESTED", "PUBLISHED", "LAG", "CLEAN END"),
@@ -103,6 +104,10 @@ def _order(description: Description) -> Iterator[str]:
         order = TIMESTAMP if order == BY_OFFSET else order
     if order == BY_OFFSET:
         return
+    for topic in description.topics:
+        if topic.truncate_order is not None:
+            value = one_line(topic.truncate_order)
+            yield f"Truncated: {topic.topic}, at {value}; what comes with a lower value is late"
     horizon = earliest(*(log.first_horizon_ms for log in description.partitions))
     kept = sum(log.tombstones for log in description.partitions)
     until = "none has its delete horizon yet" if horizon is None else f"the first of them until {moment(horizon)}"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from compactor.model.record import ORDER_VALUE
 from connectors.chain.chain import Chain
-from connectors.chain.order_field import MOST, OrderField, path_of, sortable
+from connectors.chain.order_field import MOST, OrderField, path_of, shown, sortable
 from connectors.chain.spec import chain_faults, chain_spec, is_plain
 from connectors.chain.task_growth import TaskGrowth
 from connectors.data.schema import DECIMAL, INT64, SCALE, Field, Schema, Type
@@ -50,6 +50,30 @@ def test_numbers_sort_as_they_are(one: Any, other: Any) -> None:
     assert first is not None
     assert second is not None
     assert (first > second) - (first < second) == (exact(one) > exact(other)) - (exact(one) < exact(other))
+
+
+@given(numbers)
+def test_a_number_is_shown_with_all_of_its_digits(number: Any) -> None:
+    """So that the value of a truncate can be held against the database's."""
+    value = sortable(number)
+    assert value is not None
+    assert Decimal(shown(value)) == exact(number)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (sortable(25_000_020), "25000020"),
+        (sortable(Decimal("1e499998")), "1E+499998"),
+        (sortable("0000002a:00000d58"), "0000002a:00000d58"),
+        (b"n2", "6e32"),
+        (b"n2x", "6e3278"),
+        (b"\xff", "ff"),
+    ],
+)
+def test_a_value_is_shown_as_it_came(value: bytes, text: str) -> None:
+    """One that the storage has instead in hexadecimal digits."""
+    assert shown(value) == text
 
 
 @given(st.text(max_size=20), st.text(max_size=20), numbers)

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from compactor.catalog.owner_lock import OwnerLock, this_process
 from compactor.model.actions import AddSnapshot, AddTopic, AnyAction, CloseTopic, Publish
+from compactor.model.fence import Fence
 from compactor.model.log import Gap, PartitionLog, Quarantined, Run
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState, Topic, apply
@@ -17,6 +18,7 @@ from compactor.settings import CompactionPolicy, EngineSettings
 from compactor.snapshot import location
 from compactor.snapshot.location import SnapshotFailure
 from compactor.storage.locations import open_storage
+from connectors.chain.order_field import sortable
 from connectors.cli.views import describe as describe_view
 from connectors.cli.views.describe import text
 from connectors.config.files import load_connector
@@ -489,6 +491,31 @@ def test_another_order_than_the_offset_is_shown(
     )
     lines = [each for each in text(described, 5_000, "store").splitlines() if each.startswith("Order")]
     assert lines == ([] if said is None else [f"Order: by {said}"])
+
+
+def test_an_applied_truncate_is_shown_with_its_value_of_the_order() -> None:
+    """What comes with a lower one is late; an lsn of another cluster, which makes all late, is seen there."""
+    fence = Fence(sortable(25_000_020) or b"", {1: 7})
+    emptied = Topic(topic="t", topic_id="i", output=None, output_id=None, fence=fence)
+    other = Topic(topic="u", topic_id="j", output=None, output_id=None)
+    shown = operation.topics(CatalogState(topics={"t": emptied, "u": other}), {}, {})
+    assert [topic.truncate_order for topic in shown] == ["25000020", None]
+    described = operation.Description(
+        format_version=1,
+        connector="c",
+        catalog_id="i",
+        catalog_version=1,
+        order="field:source.lsn",
+        scope="partition",
+        owner=operation.OwnerDescription(alive=False, name="h:1", epoch=2),
+        status=None,
+        broker_error=None,
+        snapshots=None,
+        topics=shown,
+        partitions=(),
+    )
+    lines = [each for each in text(described, 0, "store").splitlines() if each.startswith("Truncated")]
+    assert lines == ["Truncated: t, at 25000020; what comes with a lower value is late"]
 
 
 def test_the_logs_of_a_topic_with_one_winner_are_due_together() -> None:

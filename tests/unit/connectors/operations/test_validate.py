@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
 
 from connectors.config.connector import ConnectorConfig
-from connectors.operations.validate import broker_faults
+from connectors.kafka.admin import TopicInfo
+from connectors.operations.validate import broker_faults, truncate_faults
 
 
 class Brokers:
@@ -20,6 +21,9 @@ class Brokers:
 
     def topic_config(self, name: str) -> Mapping[str, str]:
         return self.topics[name]
+
+    def describe(self, topics: Iterable[str]) -> dict[str, TopicInfo]:
+        return {name: TopicInfo(name, "i", int(self.topics[name].get("partitions", 1))) for name in topics}
 
     def brokers(self) -> int:
         return 2
@@ -81,3 +85,32 @@ def test_what_the_brokers_have_must_fit(
     config = ConnectorConfig.model_validate({"name": "c", "connector.class": "CompactedTopic", **settings})
     brokers: Any = Brokers(topics)
     assert [str(fault) for fault in broker_faults(config, brokers)] == said
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_told"),
+    [
+        ({"debezium.truncate": "apply"}, True),
+        ({"debezium.truncate": "apply", "compaction.order": "timestamp"}, True),
+        (
+            {
+                "debezium.truncate": "apply",
+                "compaction.order": "field:source.lsn",
+                "value.converter": "keyfold.Json",
+            },
+            False,
+        ),
+        ({"debezium.truncate": "fail"}, False),
+        ({}, False),
+    ],
+)
+def test_truncates_that_could_not_be_applied_are_told_before_there_is_any(
+    settings: dict[str, Any], is_told: bool
+) -> None:
+    """Of topics with several partitions, by name, unless the order says what is before a truncate."""
+    given = {"name": "c", "connector.class": "CompactedTopic", "topics.regex": "[ab]", **settings}
+    brokers: Any = Brokers({"a": {"partitions": "3"}, "b": {}, "x": {"partitions": "2"}})
+    told = [str(fault) for fault in truncate_faults(ConnectorConfig.model_validate(given), brokers)]
+    assert [each.partition(": a truncate")[0] for each in told] == (
+        ['debezium.truncate: is apply, and "a"'] if is_told else []
+    )
