@@ -43,3 +43,16 @@ def test_validate_warns_of_what_topics_hold(broker: EmbeddedKafka, topic_name: s
     assert done.exit_code == 0, done.output
     assert f'transforms: none takes the rows out of change events of Debezium in "{topic_name}.a"' in done.stdout
     assert f'topics.regex: takes in "{topic_name}.out": what keyfold publishes' in done.stdout
+
+
+def test_validate_warns_of_truncates_that_could_not_be_applied(
+    broker: EmbeddedKafka, topic_name: str, tmp_path: Path
+) -> None:
+    """Of the topic with several partitions alone: nothing says which of its records are before a truncate."""
+    for name, partitions in (("a", 2), ("b", 1)):
+        create_topic(broker.bootstrap, f"{topic_name}.{name}", partitions, cleanup_policy="delete")
+    settings = {"topics.regex": f"{topic_name}\\..*", "output.topic": "x.${topic}", "debezium.truncate": "apply"}
+    file = write_json(tmp_path / "c.json", {"name": "c", "connector.class": "keyfold.CompactedTopic", **settings})
+    done = invoke("validate", file, "--worker", worker_file(tmp_path, broker.bootstrap), "--broker")
+    assert done.exit_code == 0, done.output
+    assert f'debezium.truncate: is apply, and "{topic_name}.a": a truncate of several partitions' in done.stdout

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from connectors.config.files import load_connector, load_worker
+from connectors.operations.validate import validate
 from tests.support.cdc.page import (
     CONNECTOR,
     ENCODINGS,
+    FIRST_TABLE,
+    PAGE,
     ROOT,
+    blocks,
     connector,
     encoding_settings,
     source_settings,
@@ -51,6 +58,32 @@ def test_the_topics_are_those_of_the_source() -> None:
     source, settings = source_settings(), json.loads(CONNECTOR.read_text(encoding="utf-8"))
     prefix = rf"{source['topic.prefix']}\.{source['schema.include.list']}\."
     assert settings["topics.regex"].startswith(prefix)
+
+
+@pytest.mark.parametrize("encoding", ["json", "plain"])
+def test_the_program_of_the_first_table_reads_both_forms_of_json(encoding: str, tmp_path: Path) -> None:
+    """With what the page says of plain JSON in place of its own words."""
+    (program,) = blocks(FIRST_TABLE, "python")
+    own, place = "decode(value)::JSON -> 'payload' AS row", "snapshots/cdc/db.shop.customers/current"
+    (plain,) = re.findall(r"`(decode\(value\).*?)`", PAGE.read_text(encoding="utf-8"))
+    assert own in program
+    assert place in program
+    rows = [{"id": number, "name": f"customer {number}"} for number in (2, 1)]
+    values = [json.dumps({"schema": None, "payload": row} if encoding == "json" else row).encode() for row in rows]
+    pq.write_table(pa.table({"value": values}), tmp_path / "0.parquet")
+    names: dict[str, Any] = {}
+    exec(program.replace(place, str(tmp_path)).replace(own, own if encoding == "json" else plain), names)
+    assert names["rows"].fetchall() == [(1, "customer 1"), (2, "customer 2")]
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_each_encoding_may_have_typed_snapshots(encoding: str, tmp_path: Path) -> None:
+    """As the page says of Avro: nothing is said against them, and nothing warns of them."""
+    file = tmp_path / "cdc.json"
+    typed = {"snapshot.key.format": "typed", "snapshot.value.format": "typed"}
+    file.write_text(json.dumps(connector(encoding) | typed), encoding="utf-8")
+    (verdict,) = validate([file], WORKER, None, alone=True)
+    assert (verdict.errors, verdict.warnings) == ([], [])
 
 
 def test_every_table_has_a_row() -> None:
