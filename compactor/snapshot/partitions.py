@@ -22,7 +22,10 @@ MOST_PARTITIONS: Final = 1_000
 NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 """What stands in a folder's name for null."""
 IDENTITY: Final = "identity"
-UNFIT: Final = f"The value by which it would have its partition is {NULL}, or too long for the name of a folder."
+UNFIT: Final = (
+    f"The value by which it would have its partition is {NULL}, too long for the name of a folder, or a date outside "
+    "of years 1 to 9999."
+)
 _UNITS: Final = {"year": "Y", "month": "M", "day": "D", "hour": "h"}
 _SETTING: Final = "snapshot.partition.by"
 _SAID: Final = re.compile(r"(?:(\w+)\(([^()]+)\)|([^()]+))")
@@ -31,6 +34,8 @@ _NOT: Final = frozenset({"_key", "_partition", "_offset", "_headers", "_rest", "
 _LONGEST_NAME: Final = 100
 _LONGEST_VALUE: Final = 150
 """Bytes in a folder's name, of which file systems take 255."""
+_DAYS: Final = (-719_162, 2_932_897)
+"""Days from 1970 to the first of year 1, and to the first of year 10000."""
 _ESCAPED: Final = "\x00-\x1f\x7f\"#%'*/:=?\\\\{}\\[\\]^"
 """What Hive writes as `%` and two digits."""
 
@@ -116,10 +121,23 @@ def text_of(field: PartitionField, value: Any) -> str:
     return re.sub(f"[{_ESCAPED}]", lambda match: f"%{ord(match[0]):02X}", text)
 
 
-def is_unfit(texts: pa.Array) -> NDArray[np.bool_]:
-    """Returns of each text whether no folder can have it in its name: a long one, and the one that stands for null."""
-    escaped = pc.replace_substring_regex(texts, f"[{_ESCAPED}]", "%00")
-    unfit = pc.or_(pc.greater(pc.binary_length(escaped), _LONGEST_VALUE), pc.equal(texts, NULL))
+def may_be_unfit(field: PartitionField, kind: pa.DataType) -> bool:
+    """Returns whether some values of a column of `kind` have no partition."""
+    return pa.types.is_string(kind) or (pa.types.is_date32(kind) and field.transform == IDENTITY)
+
+
+def is_unfit(values: pa.Array) -> NDArray[np.bool_]:
+    """Returns of each text or date whether it has no partition.
+
+    No folder has a long text in its name, nor the one that stands for null. Python has no date outside of years 1 to
+    9999, such as PostgreSQL's `infinity`.
+    """
+    if pa.types.is_date32(values.type):
+        days = values.cast(pa.int32())
+        unfit = pc.or_(pc.less(days, _DAYS[0]), pc.greater_equal(days, _DAYS[1]))
+    else:
+        escaped = pc.replace_substring_regex(values, f"[{_ESCAPED}]", "%00")
+        unfit = pc.or_(pc.greater(pc.binary_length(escaped), _LONGEST_VALUE), pc.equal(values, NULL))
     return pc.fill_null(unfit, fill_value=False).to_numpy(zero_copy_only=False)
 
 

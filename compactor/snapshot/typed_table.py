@@ -102,21 +102,21 @@ class TypedTable(Struct, frozen=True, kw_only=True):
             yield f"{partitions.folder_of(self.partitions, of)}/", part
 
     def placed(self, decoded: Mapping[str, Decoded]) -> Mapping[str, Decoded]:
-        """Returns `decoded` without values of which no folder can be named by their partition: they fit no column."""
+        """Returns `decoded` without values that have no partition (`partitions.is_unfit`): they fit no column."""
         values = decoded.get("value")
         if values is None:
             return decoded
-        texts = [values.columns.field(at) for at in self._text_partitions(values.columns.type)]
-        unfit = np.any([partitions.is_unfit(each) for each in texts], axis=0) if texts else np.zeros(0, bool)
+        checked = [values.columns.field(at) for at in self._checked_partitions(values.columns.type)]
+        unfit = np.any([partitions.is_unfit(each) for each in checked], axis=0) if checked else np.zeros(0, bool)
         if not unfit.any():
             return decoded
         kept = values.columns.take(pa.array(np.arange(len(unfit)), mask=unfit))
         unplaced = {**dict.fromkeys(np.flatnonzero(unfit).tolist(), partitions.UNFIT), **values.unplaced}
         return {**decoded, "value": Decoded(kept, unplaced)}
 
-    def _text_partitions(self, columns: pa.StructType) -> list[int]:
-        named = (columns.get_field_index(field.column) for field in self.partitions)
-        return [at for at in named if at >= 0 and pa.types.is_string(columns.field(at).type)]
+    def _checked_partitions(self, columns: pa.StructType) -> list[int]:
+        named = ((field, columns.get_field_index(field.column)) for field in self.partitions)
+        return [at for field, at in named if at >= 0 and partitions.may_be_unfit(field, columns.field(at).type)]
 
     @property
     def _key_parts(self) -> Sequence[int]:

@@ -37,6 +37,7 @@ ORDERS = text_of(
                     {"name": "country", "type": "string"},
                     {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
                     {"name": "n", "type": "int"},
+                    {"name": "due", "type": {"type": "int", "logicalType": "date"}},
                 ],
             }
         ).encode()
@@ -132,6 +133,16 @@ def test_what_no_folder_can_be_named_by_is_in_rest(tmp_path: Path) -> None:
     assert isinstance(taken.manifest.typed, Typed)
     assert taken.manifest.typed.unplaced == {"_rest": 3}
     assert "folder" in taken.manifest.typed.first[0].reason
+
+
+def test_dates_that_python_has_not_are_in_rest(tmp_path: Path) -> None:
+    """PostgreSQL's `infinity` takes no snapshot along; a day of it has a folder, as that is a number."""
+    values = [{"due": 2**31 - 1}, {"due": 2_932_897}, {"due": -719_163}, {"due": 2_932_896}, {"due": -719_162}]
+    taken = _taken(tmp_path, "due", values)
+    assert _folders(taken) == ["due=0001-01-01", "due=9999-12-31", f"due={NULL}"]
+    assert isinstance(taken.manifest.typed, Typed)
+    assert taken.manifest.typed.unplaced == {"_rest": 3}
+    assert "due_day=5881580-07-11" in _folders(_taken(tmp_path / "days", "day(due)", values))
 
 
 @pytest.mark.parametrize(
