@@ -13,6 +13,7 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
@@ -202,23 +203,27 @@ class _SnapshotRows:
     """The rows of a snapshot's files, with the names that columns have in a table of `table`."""
 
     def __init__(self, version: TableVersion, table: TableFormat) -> None:
-        self._paths = version.files
-        self._files = [pq.ParquetFile(version.folder.open_input(path)) for path in version.files]
-        self.schema: pa.Schema = self._files[0].schema_arrow
-        """The snapshot's, with its own names."""
+        self._version = version
+        # By path, read once; files themselves are open one at a time, as a snapshot with partitions has thousands.
+        self._footers: dict[str, pq.FileMetaData] = {}
+        for path in version.files:
+            with self._opened(path) as file:
+                self._footers[path] = file.metadata
+                self.schema: pa.Schema = file.schema_arrow
+                """The snapshot's, with its own names: all files have the same."""
         self._names = names_in(table, self.schema.names)
         self.names_of_places: Final = names_in(table, PLACE)
 
     def __len__(self) -> int:
-        return sum(file.metadata.num_rows for file in self._files)
+        return sum(footer.num_rows for footer in self._footers.values())
 
     def places(self) -> pa.Table:
-        return pa.concat_tables([file.read(columns=list(PLACE)) for file in self._files])
+        return pa.concat_tables([file.read(columns=list(PLACE)) for file in self._each()])
 
     def wanted(self, planned: TablePlan) -> Iterator[tuple[str, pa.Table]]:
         """Yields the rows of `planned`, those of one partition one after the other, with the folder of their file."""
         first = 0
-        for path, file in zip(self._paths, self._files, strict=True):
+        for path, file in zip(self._version.files, self._each(), strict=True):
             folder = path.rpartition("/")[0]
             yield from ((folder, part.rename_columns(self._names)) for part in self._wanted(file, first, planned))
             first += file.metadata.num_rows
@@ -236,6 +241,19 @@ class _SnapshotRows:
                 yield file.read_row_group(group)
             elif held.any():
                 yield file.read_row_group(group).filter(pa.array(held))
+
+    def _each(self) -> Iterator[pq.ParquetFile]:
+        for path in self._version.files:
+            with self._opened(path) as file:
+                yield file
+
+    @contextmanager
+    def _opened(self, path: str) -> Iterator[pq.ParquetFile]:
+        with (
+            self._version.folder.open_input(path) as source,
+            pq.ParquetFile(source, metadata=self._footers.get(path)) as file,
+        ):
+            yield file
 
 
 def _shown(error: Exception) -> str:

@@ -19,6 +19,7 @@ from deltalake import write_deltalake
 
 from compactor.errors import FailpointError, SnapshotError, StoppedError
 from compactor.ports import TableVersion
+from compactor.storage.local import LocalStorage
 from connectors.tables.table_files import TableFiles
 from connectors.tables.topic_tables import TopicTables
 from tests.support.echo_server import echo_server
@@ -58,6 +59,32 @@ def test_only_files_with_changed_rows_are_replaced(kind: str, tmp_path: Path) ->
     assert len(before) == 4
     assert len(before & tables.files()) == 3
     assert [each["_offset"] for each in tables.rows()] == [0, 2, 3, 9]
+
+
+class _Counted(LocalStorage):
+    """A folder that notes how many of its files were open at once."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(folder)
+        self._opened: list[pa.NativeFile] = []
+        self.most = 0
+
+    def open_input(self, path: str, size: int | None = None) -> pa.NativeFile:
+        """Opens a file, and counts those that are open."""
+        self._opened.append(super().open_input(path, size))
+        self.most = max(self.most, sum(not file.closed for file in self._opened))
+        return self._opened[-1]
+
+
+def test_the_files_of_a_snapshot_are_open_one_at_a_time(tmp_path: Path) -> None:
+    """With partitions there are more of them than a process may have open."""
+    tables, rows = Tables("delta", tmp_path), [row(offset, f"k{offset}") for offset in range(20)]
+    for name, state in (("first", rows), ("second", rows[1:])):
+        version = tables.version(name, [[each] for each in state])
+        folder = _Counted(str(tmp_path / "c" / "t" / name))
+        tables.tables.commit(version._replace(folder=folder))
+        assert folder.most == 1
+        assert tables.rows() == state
 
 
 @DELTA
