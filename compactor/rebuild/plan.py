@@ -84,7 +84,7 @@ def check_rules(
     if position.winners is not None and not (position.generation > 1 and position.offset <= position.start):
         was |= dict(zip(_SETTINGS, position.winners, strict=True))
         now += winners
-    for (setting, before), asked in zip(was.items(), now, strict=False):
+    for (setting, before), asked in zip(was.items(), now, strict=True):
         if before != asked:
             raise RebuildError(
                 f"Connector {connector}: {tp.topic}, partition {tp.partition} was published with {setting}={before}, "

@@ -338,7 +338,7 @@ class ConnectorConfig(SnapshotConfig):
     def _fit_together(cls, given: dict[str, str], info: ValidationInfo) -> dict[str, str]:
         """Runs the rules over several settings; `info.data` lacks those that have a fault of their own."""
         limits = limits_of(info)
-        values, chain = {**info.data, "over_rest": limits.over_rest}, chain_faults(given, resolve, limits)
+        values, chain = {**info.data, "limits": limits}, chain_faults(given, resolve, limits)
         if not chain and {"topics", "output_topic_template"} <= values.keys():
             spec = replace(chain_spec(given, limits=limits), output=values["output_topic_template"])
             outputs, chain = outputs_of(spec, values["topics"], resolve)

@@ -47,8 +47,8 @@ def check(values: Mapping[str, Any], placeholders: Mapping[str, str]) -> tuple[F
     """Runs the rules on `values`: the fields, with their values, that have no fault of their own.
 
     In addition `outputs` has the output topic of each topic of `topics`, as far as nothing is wrong with what says it,
-    and `written_value` the converter that writes values.
-    `placeholders` has the fields that get their values from placeholders, with their keys: a fault shows no such value.
+    `written_value` the converter that writes values, and `limits` those of placeholders. `placeholders` has the fields
+    that get their values from placeholders, with their keys: a fault shows no such value.
     """
     return tuple(
         _without_values(fault, rule, {placeholders[n] for n in needs if n in placeholders})
@@ -255,7 +255,7 @@ RULES: Final[tuple[tuple[tuple[str, ...], Rule], ...]] = (
         _typed_columns,
     ),
     (
-        ("snapshot_schema_file", "snapshot_location", "snapshot_value_format", "written_value", "over_rest"),
+        ("snapshot_schema_file", "snapshot_location", "snapshot_value_format", "written_value", "limits"),
         schema_file_faults,
     ),
     (
@@ -279,7 +279,7 @@ RULES: Final[tuple[tuple[tuple[str, ...], Rule], ...]] = (
         table_faults,
     ),
     (("snapshot_table_name", "topics", "topics_regex"), fixed_table_faults),
-    (("iceberg_catalog", "over_rest"), rest_table_faults),
+    (("iceberg_catalog", "limits"), rest_table_faults),
     (("name", "snapshot_location"), catalog_file_faults),
     (("cleanup_policy", "output_topic_template", "snapshot_location", "snapshot_mode"), _raw_copy),
     (("key_identity", "cleanup_policy"), _compared_keys),

@@ -12,7 +12,7 @@ from connectors.chain.spec import ClassSpec
 from connectors.config.errors import Fault
 from connectors.converters.names import CONVERTERS
 from connectors.errors import DataError
-from connectors.placeholders import resolve
+from connectors.placeholders import Limits, resolve
 
 _KEY: Final = "snapshot.schema.file"
 _PARTITIONS: Final = "snapshot.partition.by"
@@ -24,12 +24,12 @@ def schema_file_faults(
     location: str | None,
     of_values: str | None,
     written: ClassSpec,
-    over_rest: bool,  # noqa: FBT001
+    limits: Limits,
 ) -> Iterator[Fault]:
     """Yields what keeps the file from saying the columns of a snapshot. `written`: the converter of kept values."""
     if path is None:
         return
-    if over_rest:
+    if limits.over_rest:
         yield Fault(_KEY, "is for connector files alone, not for connectors made over REST.")
         return
     if location is None:

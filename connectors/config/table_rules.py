@@ -8,6 +8,7 @@ from typing import Final
 from compactor.storage.locations import is_local
 from connectors.class_names import names_code
 from connectors.config.errors import Fault
+from connectors.placeholders import Limits
 
 CATALOG: Final = "iceberg.db"
 """The SQL catalog of Iceberg tables, a file in the snapshot location."""
@@ -66,9 +67,9 @@ def fixed_table_faults(name: str, topics: tuple[str, ...] | None, pattern: str |
         yield Fault("snapshot.table.name", text)
 
 
-def rest_table_faults(catalog: Mapping[str, str], over_rest: bool) -> Iterator[Fault]:  # noqa: FBT001
+def rest_table_faults(catalog: Mapping[str, str], limits: Limits) -> Iterator[Fault]:
     """Yields a fault for a catalog that a request names: the worker would go to any address, with its own rights."""
-    if over_rest and catalog:
+    if limits.over_rest and catalog:
         yield Fault("iceberg.catalog.", "is for connector files alone, not for connectors made over REST.")
 
 

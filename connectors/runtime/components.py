@@ -65,7 +65,7 @@ def schema_columns(connector: ConnectorConfig) -> str | None:
         return columns_text(path)
     except (DataError, OSError) as error:
         raise ConfigError(
-            f"Connector {connector.name}: snapshot.schema.file={path} gives no columns: {error}.",
+            f"Connector {connector.name}: snapshot.schema.file={path} gives no columns: {str(error).rstrip('.')}.",
             "Mend the file, then restart the connector.",
         ) from error
 
