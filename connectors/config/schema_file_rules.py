@@ -12,7 +12,7 @@ from connectors.chain.spec import ClassSpec
 from connectors.config.errors import Fault
 from connectors.converters.names import CONVERTERS
 from connectors.errors import DataError
-from connectors.placeholders import Limits, resolve
+from connectors.placeholders import Limits, SecretError, check_path, resolve
 
 _KEY: Final = "snapshot.schema.file"
 _PARTITIONS: Final = "snapshot.partition.by"
@@ -29,8 +29,10 @@ def schema_file_faults(
     """Yields what keeps the file from saying the columns of a snapshot. `written`: the converter of kept values."""
     if path is None:
         return
-    if limits.over_rest:
-        yield Fault(_KEY, "is for connector files alone, not for connectors made over REST.")
+    try:
+        check_path(str(path), limits)
+    except SecretError as error:
+        yield Fault(_KEY, str(error))
         return
     if location is None:
         yield Fault(_KEY, "has no effect without snapshot.location; set that too.")

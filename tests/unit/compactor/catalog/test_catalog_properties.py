@@ -36,9 +36,11 @@ from compactor.model.actions import (
     RestoreLog,
     Retain,
     SetBuckets,
+    SetFence,
     Skip,
     TakeOver,
 )
+from compactor.model.fence import Fence
 from compactor.model.log import Gap, Generation, PartitionLog, Quarantined, empty
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState, apply
@@ -70,6 +72,7 @@ EXAMPLES: list[AnyAction] = [
     ),
     Release(topic="t", partition=0),
     RenewTopic(topic="t", topic_id="id2", output_id="out2"),
+    SetFence(topic="t", fence=Fence(b"\x01", {0: 3})),
     Skip(topic="t", partition=0, end=9),
     BeginGeneration(
         topic="t",

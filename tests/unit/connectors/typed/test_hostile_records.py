@@ -265,4 +265,5 @@ def test_a_typed_snapshot_leaves_a_task_of_sparks_to_others(tmp_path: Path, task
     connector.connector.spark = cast("SparkSession", spark)
     connector.set(PLAIN)
     assert sorted(connector.take().table["_partition"].to_pylist()) == [0, 1]
-    assert spark.tasks == [tasks, tasks]
+    # A third job, if two tasks have read, only sorts what they wrote.
+    assert spark.tasks[:2] == [tasks, tasks]
