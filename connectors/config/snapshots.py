@@ -87,7 +87,7 @@ class SnapshotConfig(BaseModel):
     ([snapshots.md](snapshots.md#a-given-schema)); a relative path counts from the folder of the connector file.
 
     It is read when the connector starts. It needs `keyfold.Json` with `schemas.enable=false` and
-    `snapshot.value.format=typed`, and is not for connectors made over REST."""
+    `snapshot.value.format=typed`. Over REST it may be one that `config.providers.file.param.allowed.paths` allows."""
     snapshot_metadata_columns: MetadataColumns = _snapshots(
         "snapshot.metadata.columns", "_key,_partition,_offset,_timestamp,_headers", importance="low"
     )

@@ -70,12 +70,14 @@ def send(
     producer = make(logged({producers.QUEUE: producers.QUEUE_BYTES // 1024, **config, **named}))
     bootstrap = str(config.get("bootstrap.servers"))
     acknowledged: list[Tombstone] = []
+    # Tombstones that follow delete events: the event's offset is that of the receipt.
+    followers: list[Tombstone] = []
     failures: list[tuple[ToDelete, KafkaError]] = []
     for each in deletions:
         value, at_ms = each.value, latest_ms[each.value.number]
-        report = partial(_delivered, value, at_ms, acknowledged, failures)
+        reports = [partial(_delivered, value, at_ms, told, failures) for told in (acknowledged, followers)]
         try:
-            for row in _rows(each, at_ms, report):
+            for row in _rows(each, at_ms, *reports):
                 _produce(producer, row)
         except KafkaException as error:
             raise typed(cause(error), _doing(value), bootstrap, _right(value)) from error
@@ -115,12 +117,14 @@ def _produce(producer: Producer, row: tuple[Any, ...]) -> None:
         producer.produce(*row)
 
 
-def _rows(each: Deletion, at_ms: int, report: Callable[..., None]) -> Iterator[tuple[Any, ...]]:
-    """Yields the records of a deletion, as `Producer.produce` takes them; `report` is told of the one that deletes."""
+def _rows(
+    each: Deletion, at_ms: int, deleted: Callable[..., None], followed: Callable[..., None]
+) -> Iterator[tuple[Any, ...]]:
+    """Yields the records of a deletion, as `Producer.produce` takes them, each with who is told of its delivery."""
     topic, partition = each.value.topic, each.value.partition
-    yield topic, each.payload, each.key, partition, report, None, at_ms, list(each.headers)
+    yield topic, each.payload, each.key, partition, deleted, None, at_ms, list(each.headers)
     if each.is_followed:
-        yield topic, None, each.key, partition, None, None, at_ms, []
+        yield topic, None, each.key, partition, followed, None, at_ms, []
 
 
 def _delivered(

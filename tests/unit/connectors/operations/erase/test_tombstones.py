@@ -24,10 +24,11 @@ class _Acknowledged:
 
 
 class SlowProducer:
-    """Acknowledges what it was given at a flush, refuses it with `error`, or never answers (`is_silent`)."""
+    """Acknowledges what it was given at a flush, refuses it with `error` from record `first` on, or never answers."""
 
-    def __init__(self, error: int | None = None, *, is_silent: bool = False, room: int = 100) -> None:
+    def __init__(self, error: int | None = None, *, is_silent: bool = False, room: int = 100, first: int = 0) -> None:
         self.error = error
+        self.first = first
         self.is_silent = is_silent
         self.room = room
         self.rows: list[tuple[Any, ...]] = []
@@ -46,7 +47,7 @@ class SlowProducer:
         for number, delivered in enumerate(waiting):
             if delivered is None:
                 continue
-            error = None if self.error is None else KafkaError(self.error)
+            error = None if self.error is None or number < self.first else KafkaError(self.error)
             delivered(error, cast("Message", _Acknowledged(100 + number)))
         return 0
 
@@ -88,6 +89,14 @@ def test_a_delete_event_is_followed_by_a_tombstone() -> None:
         (None, b"source's", []),
     ]
     assert sent.offset == 100
+
+
+def test_a_tombstone_after_a_delete_event_that_is_refused_is_told() -> None:
+    """Without it the brokers' cleaner keeps the key's last value in the source for good."""
+    producer = SlowProducer(KafkaError.TOPIC_AUTHORIZATION_FAILED, first=1)
+    event = Deletion(_value(0), b"source's", b"deleted", is_followed=True)
+    with pytest.raises(NotAllowedError, match="No tombstone can be sent to t-0"):
+        send(CONFIG, "c", [event], 50, lambda _: cast("Producer", producer))
 
 
 def test_a_missing_right_is_named() -> None:
