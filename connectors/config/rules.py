@@ -255,7 +255,14 @@ RULES: Final[tuple[tuple[tuple[str, ...], Rule], ...]] = (
         _typed_columns,
     ),
     (
-        ("snapshot_schema_file", "snapshot_location", "snapshot_value_format", "written_value", "limits"),
+        (
+            "snapshot_schema_file",
+            "snapshot_location",
+            "snapshot_value_format",
+            "written_value",
+            "limits",
+            "snapshot_partition_by",
+        ),
         schema_file_faults,
     ),
     (

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from compactor.snapshot.partitions import PartitionField
+from compactor.errors import SnapshotError
+from compactor.snapshot.partitions import PartitionField, check_columns
 from compactor.snapshot.typed_table import METADATA
 from connectors.chain.spec import ClassSpec
 from connectors.config.errors import Fault
@@ -25,6 +26,7 @@ def schema_file_faults(
     of_values: str | None,
     written: ClassSpec,
     limits: Limits,
+    partitions: tuple[PartitionField, ...],
 ) -> Iterator[Fault]:
     """Yields what keeps the file from saying the columns of a snapshot. `written`: the converter of kept values."""
     if path is None:
@@ -40,7 +42,7 @@ def schema_file_faults(
         yield Fault(_KEY, "has no effect without snapshot.value.format=typed; set that too.")
     if not _is_plain(written):
         yield Fault(_KEY, "has no effect: values have schemas; it is for keyfold.Json with schemas.enable=false alone.")
-    yield from _file_faults(path)
+    yield from _file_faults(path, partitions)
 
 
 def partition_faults(
@@ -67,11 +69,19 @@ def _is_plain(written: ClassSpec) -> bool:
     return CONVERTERS.find(written.name).of.java == _JSON and enabled.lower() == "false"
 
 
-def _file_faults(path: Path) -> Iterator[Fault]:
-    from connectors.typed.given_columns import columns_text  # Arrow, which most connectors' files do not need
+def _file_faults(path: Path, partitions: tuple[PartitionField, ...]) -> Iterator[Fault]:
+    import pyarrow as pa  # which most connectors' files do not need
+
+    from connectors.typed.given_columns import columns_in
 
     try:
-        columns_text(path)
+        columns = pa.schema(columns_in(path))
+        check_columns(partitions, columns)
+        for field in partitions:
+            if field.column not in METADATA and field.column not in columns.names:
+                yield Fault(_PARTITIONS, f'names {field.column}, and "{path}" has no such field.')
+    except SnapshotError as error:
+        yield Fault(_PARTITIONS, f"{error.message} {error.action}")
     except DataError as error:
         yield Fault(_KEY, f'"{path}" gives no columns: {error.message} {error.action}'.rstrip())
     except OSError as error:

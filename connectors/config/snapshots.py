@@ -96,7 +96,9 @@ class SnapshotConfig(BaseModel):
     """Size at which a data file of a snapshot ends and the next begins."""
     snapshot_partition_by: PartitionsOrNone = _snapshots("snapshot.partition.by", "none", importance="low")
     """Columns by which typed snapshots and tables have partitions, with commas between them: `country`,
-    `day(created)`; also `year`, `month` and `hour` ([snapshots.md](snapshots.md#partitions))."""
+    `day(created)`; also `year`, `month` and `hour` ([snapshots.md](snapshots.md#partitions)).
+
+    It needs `snapshot.value.format=typed` or `snapshot.key.format=typed`."""
     snapshot_table: Annotated[Literal["none", "delta", "iceberg"], ANY_CASE] = _snapshots(
         "snapshot.table", "none", importance="medium"
     )

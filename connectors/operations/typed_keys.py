@@ -32,6 +32,7 @@ _MOST_LOGS: Final = 16
 _MOST_SCHEMAS: Final = 20
 """Schemas that are tried: a topic's keys have one as a rule, and some older ones."""
 _PLAIN: Final = frozenset(("keyfold.Bytes", "keyfold.String"))
+_JSON: Final = "keyfold.Json"
 
 
 def kept_forms(
@@ -46,7 +47,8 @@ def kept_forms(
         return {key: [] for key in keys}
     with closing(made_converter(written, resolve, is_key=True)) as converter:
         samples = list(islice(_samples(storage, converter, logs[:_MOST_LOGS]), _MOST_SCHEMAS))
-        return {key: list(dict.fromkeys(_forms(converter, samples, key))) for key in keys}
+        of_json = converter_class.java == _JSON
+        return {key: list(dict.fromkeys(_forms(converter, samples, key, spaced=of_json))) for key in keys}
 
 
 def look_up(
@@ -80,7 +82,8 @@ def _samples(storage: Storage, converter: Converter, logs: Iterable[PartitionLog
                 yield key
 
 
-def _forms(converter: Converter, samples: Iterable[bytes], key: bytes) -> Iterator[bytes]:
+def _forms(converter: Converter, samples: Iterable[bytes], key: bytes, *, spaced: bool) -> Iterator[bytes]:
+    """Yields `key` as the converter writes it; with `spaced` also as Python's producers write JSON, with spaces."""
     for sample in samples:
         for value in _values(key):
             try:
@@ -92,6 +95,8 @@ def _forms(converter: Converter, samples: Iterable[bytes], key: bytes) -> Iterat
                 continue
             if data is not None:
                 yield data
+                if spaced:
+                    yield json.dumps(json.loads(data)).encode()
 
 
 def _values(key: bytes) -> Iterator[Any]:

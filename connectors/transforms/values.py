@@ -43,7 +43,7 @@ def require_map(value: Any, purpose: str) -> dict[str, Any]:
         return value
     raise DataError(
         f"Only maps are supported without a schema for {purpose}, and this is a {_kind(value)}.",
-        "Set the converter (key.converter, value.converter) that reads the record's fields.",
+        "" if value is None else "Set the converter (key.converter, value.converter) that reads the record's fields.",
     )
 
 

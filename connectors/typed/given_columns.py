@@ -26,7 +26,12 @@ LONGEST: Final = 1 << 20
 
 def columns_text(path: Path) -> str:
     """Returns the columns of the schema in the file `path`, as `kinds.text_of`. Raises DataError, OSError."""
-    return text_of(columns_of(_read(path)))
+    return text_of(columns_in(path))
+
+
+def columns_in(path: Path) -> pa.StructType:
+    """Returns the columns of the schema in the file `path`. Raises DataError, OSError."""
+    return columns_of(_read(path))
 
 
 def columns_of(text: bytes) -> pa.StructType:

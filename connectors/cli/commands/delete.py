@@ -95,6 +95,11 @@ def _left_lines(preview: DeletionPreview, settings: ConnectorConfig) -> Iterator
         yield f"  topic {name}: nothing shows that this connector published it"
     if (preview.strangers or not preview.has_catalog) and settings.snapshot_location is not None:
         yield f"  snapshots in {settings.snapshot_location}/{settings.name} without a word of whose they are, if any"
+    if settings.snapshot_table != "none":
+        yield (
+            f"  tables of {settings.snapshot_table}, if any: a connector that begins anew refuses to commit to them; "
+            "drop them, or set another snapshot.location"
+        )
     if settings.dead_letter_topic is not None:
         yield f"  dead letter topic {settings.dead_letter_topic}, which others may use too"
 

@@ -133,7 +133,7 @@ def _row(topic: OnceTopic, has_late: bool) -> tuple[object, ...]:
 
 
 def opening(path: str) -> str:
-    """Returns the command by which DuckDB shows the snapshot in the folder `path`."""
-    files = f"{path}/data/*.parquet".replace("'", "''")
+    """Returns the command by which DuckDB shows the snapshot in the folder `path`, with partitions or without."""
+    files = f"{path}/data/**/*.parquet".replace("'", "''")
     sql = f"SELECT * FROM '{files}' LIMIT 10"  # noqa: S608  # printed for a person, not run here
     return f"duckdb -c {shlex.quote(sql)}" if _SPECIAL.search(sql) else f'duckdb -c "{sql}"'

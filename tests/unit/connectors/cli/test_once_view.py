@@ -81,7 +81,13 @@ def test_each_topic_has_a_row() -> None:
         ["TOPIC", "READ", "PUBLISHED", "DEAD", "LETTERS", "KEPT", "SNAPSHOT"],
         ["t", "1,200", "40", "2", str(KEPT), "/snapshots/c/t/2"],
         ["u", "(deleted)", "0", "0", "0", "0", "-"],
-        ["Open", "it:", "duckdb", "-c", *['"SELECT', "*", "FROM", "'/snapshots/c/t/2/data/*.parquet'", "LIMIT", '10"']],
+        [
+            "Open",
+            "it:",
+            "duckdb",
+            "-c",
+            *['"SELECT', "*", "FROM", "'/snapshots/c/t/2/data/**/*.parquet'", "LIMIT", '10"'],
+        ],
     ]
 
 
@@ -114,15 +120,16 @@ def test_a_failure_names_its_connector_once() -> None:
 
 
 def test_the_line_opens_the_snapshot_whatever_its_path(tmp_path: Path) -> None:
-    """Blanks and quotes of a path are those of a shell and of SQL."""
+    """Blanks and quotes of a path are those of a shell and of SQL; files of partitions lie deeper."""
     folder = tmp_path / 'it\'s a "place" of $HOME'
-    (folder / "data").mkdir(parents=True)
-    pq.write_table(pa.table({"key": [b"a"]}), folder / "data" / "0.parquet")
+    for place in (folder / "data", folder / "data" / "country=DE"):
+        place.mkdir(parents=True)
+        pq.write_table(pa.table({"key": [b"a"]}), place / "0.parquet")
     program, option, sql = shlex.split(once_view.opening(str(folder)))
     assert (program, option) == ("duckdb", "-c")
     records = duckdb.sql(sql)
     assert records is not None
-    assert records.fetchall() == [(b"a",)]
+    assert records.fetchall() == [(b"a",), (b"a",)]
 
 
 def test_the_result_is_json() -> None:

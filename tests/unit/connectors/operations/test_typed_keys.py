@@ -44,3 +44,12 @@ def test_a_json_key_is_its_payload(tmp_path: Path, enabled: str) -> None:
     keep(tmp_path, [row(0, kept, b"v")])
     settings = {"key.converter": "keyfold.Json", "key.converter.schemas.enable": enabled}
     assert _get(tmp_path, settings, '{ "id": "a" }')[:2] == (0, [0])
+
+
+@pytest.mark.parametrize("enabled", ["true", "false"])
+def test_a_json_key_may_be_kept_with_spaces(tmp_path: Path, enabled: str) -> None:
+    """As `json.dumps` of a producer in Python writes it."""
+    kept = json.loads(with_schema(ID, {"id": "ä"})) if enabled == "true" else {"id": "ä"}
+    keep(tmp_path, [row(0, json.dumps(kept).encode(), b"v")])
+    settings = {"key.converter": "keyfold.Json", "key.converter.schemas.enable": enabled}
+    assert _get(tmp_path, settings, '{"id":"ä"}')[:2] == (0, [0])

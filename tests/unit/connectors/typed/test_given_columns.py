@@ -168,6 +168,8 @@ def test_the_file_of_a_connector_is_read(tmp_path: Path) -> None:
         ({"snapshot.location": "none"}, "no effect without snapshot.location"),
         ({"snapshot.schema.file": "/dev/zero"}, "no regular file"),
         ({"snapshot.schema.file": "/nowhere/x.avsc"}, "cannot be read: No such file"),
+        ({"snapshot.partition.by": "id, day(_timestamp), ID2"}, 'names ID2, and ".*orders.avsc" has no such field'),
+        ({"snapshot.partition.by": "day(id)"}, "that column is of type int32"),
     ],
 )
 def test_a_file_without_effect_is_refused(tmp_path: Path, change: dict[str, str], why: str) -> None:
