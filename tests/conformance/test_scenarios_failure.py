@@ -66,14 +66,16 @@ CRASHES = [
     ("clean.write", MERGED, RAW[:2]),
     ("clean.before-commit", MERGED, RAW[:2]),
     ("clean.after-commit", FOLDED, RAW[:2]),
+    ("snapshot.file", FOLDED, RAW[:2]),
     ("snapshot.write", FOLDED, RAW[:2]),
     ("snapshot.manifest", FOLDED, RAW[:2]),
     ("snapshot.before-latest", FOLDED, RAW[:2]),
 ]
 """After a crash at each step: what the log keeps, and what the snapshot has that LATEST names."""
-_ELSEWHERE = {"catalog.replace", "catalog.checkpoint", "merge.index", "clean.index"}
-"""Steps that cleaning comes to only in a catalog of 50 versions, in one that was replaced, or with an index of keys:
-tests/faults has them."""
+_IN_A_TASK = {"merge.write", "clean.write", "snapshot.file"}
+_ELSEWHERE = {"snapshot.section", "catalog.replace", "catalog.checkpoint", "merge.index", "clean.index"}
+"""Steps that cleaning comes to only in a catalog of 50 versions, in one that was replaced, with an index of keys, or
+with a typed snapshot: tests/faults and spark/test_typed_snapshot.py have them."""
 
 
 def test_scenario_21_crash_at_every_step(spark: SparkSession, kept_of: KeptOf, tmp_path: Path) -> None:
@@ -96,7 +98,7 @@ def test_scenario_21_crash_at_every_step(spark: SparkSession, kept_of: KeptOf, t
     ingest(2, 4)
     ingest(4, 6)
     for step, log, snapshot in CRASHES:
-        with failing(step, spark if step in ("merge.write", "clean.write") else None):
+        with failing(step, spark if step in _IN_A_TASK else None):
             clean(step)
         kept.restart()
         assert (step, kept.rows(), shelf.newest()) == (step, log, snapshot)
