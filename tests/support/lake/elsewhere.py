@@ -58,7 +58,7 @@ def run_all_elsewhere(code: str, folder: Path) -> dict[str, Any]:
     """Runs `code` likewise; returns its `orders`, several by their names or one of that name, as tables of Arrow."""
     home = _environment()
     around = {**os.environ, "HOME": str(home / "home"), "SPARK_CONF_DIR": str(home / "conf")}
-    around = {name: text for name, text in around.items() if not name.startswith(("PYTHON", "SPARK_HOME"))}
+    around = {name: text for name, text in around.items() if not name.startswith(("PYTHON", "PYSPARK", "SPARK_HOME"))}
     with tempfile.TemporaryDirectory() as results:
         command = [str(home / "bin" / "python"), "-c", _PROGRAM, results]
         done = subprocess.run(
