@@ -7,6 +7,7 @@ connector's order (`model.fence`). Tombstones that are after it stay, as they ho
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -35,12 +36,7 @@ def write_carried(
     if first is None:
         return None
     start = first["offset"][0].as_py()
-    return write_run(_with(first, records), target, "generation.carry", start, log.end, now_ms)
-
-
-def _with(first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield first
-    yield from others
+    return write_run(chain([first], records), target, "generation.carry", start, log.end, now_ms)
 
 
 def _left(storage: Storage, log: PartitionLog, fence: Fence, order: str, sent: int) -> Iterator[pa.RecordBatch]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from connectors.dev.embedded_kafka import EmbeddedKafka
-from tests.faults.cases import Cases
+from tests.faults.cases import Case, Cases
 from tests.faults.scenario import Scenario
 from tests.faults.step_settings import FILLED
 from tests.faults.worker_process import GRACE_S, MARGIN_S
@@ -38,17 +38,22 @@ def own_cases(tmp_path_factory: pytest.TempPathFactory, own_broker: EmbeddedKafk
         yield running
 
 
+def kill_and_start(broker: EmbeddedKafka, case: Case, step: str) -> None:
+    """Kills the broker while the worker is at `step`, and starts it at once; the same worker goes on."""
+    worker = case.scenario.meet(step, HELD)
+    case.strikes()
+    broker.kill()
+    broker.start()
+    case.recovers()
+    assert worker.alive, worker.tail()
+    case.outcome = "same worker"
+
+
 @pytest.mark.parametrize("step", ["source.read", "ingest.before-commit", "publish.sent", "publish.offsets"])
 def test_a_killed_broker_that_is_started_again(own_broker: EmbeddedKafka, own_cases: Cases, step: str) -> None:
     """SIGKILL and a start at once: the worker goes on by itself."""
     with own_cases.case("broker killed and started", step) as case:
-        worker = case.scenario.meet(step, HELD)
-        case.strikes()
-        own_broker.kill()
-        own_broker.start()
-        case.recovers()
-        assert worker.alive, worker.tail()
-        case.outcome = "same worker"
+        kill_and_start(own_broker, case, step)
         assert case.violations() == []
 
 
@@ -56,13 +61,7 @@ def test_a_killed_broker_that_is_started_again(own_broker: EmbeddedKafka, own_ca
 def test_a_broker_that_is_killed_while_records_wait(own_broker: EmbeddedKafka, own_cases: Cases, step: str) -> None:
     """The ends that records wait for are asked of it: the worker goes on by itself, and fills the same."""
     with own_cases.case("broker killed and started, filled over a topic", step, FILLED) as case:
-        worker = case.scenario.meet(step, HELD)
-        case.strikes()
-        own_broker.kill()
-        own_broker.start()
-        case.recovers()
-        assert worker.alive, worker.tail()
-        case.outcome = "same worker"
+        kill_and_start(own_broker, case, step)
         assert case.violations() == []
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from tests.faults.cases import Cases
 from tests.faults.step_settings import FILLED, ONE_WINNER, ONE_WINNER_BUSY
-from tests.faults.strikes import ASLEEP, fail_once, freeze_through_a_take_over, kill_all
-from tests.faults.test_storage import newest_commit
+from tests.faults.strikes import fail_once, freeze_through_a_take_over, kill_all
+from tests.faults.test_storage import take_newest_commit_away
 
 SELECTED = {"publish.committed"}
 PUBLISHING = ("publish.plan", "publish.sent", "publish.offsets", "publish.committed", "publish.before-commit")
@@ -80,11 +80,5 @@ def test_an_error_while_records_wait(cases: Cases, step: str) -> None:
 def test_the_newest_commit_is_taken_away_while_records_wait(cases: Cases) -> None:
     """The store is one portion older: what was filled is filled again, from logs that have been published since."""
     with cases.case(f"newest catalog commit taken away, {OF_FILLS}", "ingest.after-commit", FILLED) as case:
-        scenario = case.scenario
-        worker = scenario.meet("ingest.after-commit", ASLEEP)
-        worker.kill()
-        newest_commit(scenario.deployment).unlink()
-        case.strikes()
-        scenario.start()
-        case.recovers()
+        take_newest_commit_away(case, "ingest.after-commit")
         assert case.violations() == []

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.cases import Cases
+from tests.faults.cases import Case, Cases
+from tests.faults.strikes import ASLEEP
 from tests.support.deployment import Deployment
 from tests.support.kafka import wait_until
 
@@ -100,17 +101,22 @@ def test_the_newest_commit_is_damaged(cases: Cases) -> None:
         assert case.violations() == []
 
 
+def take_newest_commit_away(case: Case, step: str) -> None:
+    """Kills the worker at `step`, and removes the catalog's newest commit; the next worker goes on."""
+    scenario = case.scenario
+    worker = scenario.meet(step, ASLEEP)
+    worker.kill()
+    newest_commit(scenario.deployment).unlink()
+    case.strikes()
+    scenario.start()
+    case.recovers()
+
+
 @pytest.mark.parametrize("step", ["ingest.after-commit", "publish.before-commit", "publish.after-commit"])
 def test_the_newest_commit_is_taken_away(cases: Cases, step: str) -> None:
     """One commit back, with no worker alive: source, positions and output make up for it."""
     with cases.case("newest catalog commit taken away", step) as case:
-        scenario = case.scenario
-        worker = scenario.meet(step, "sleep:600000")
-        worker.kill()
-        newest_commit(scenario.deployment).unlink()
-        case.strikes()
-        scenario.start()
-        case.recovers()
+        take_newest_commit_away(case, step)
         assert case.violations() == []
 
 

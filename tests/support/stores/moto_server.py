@@ -11,11 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-import httpx
-
 from connectors.dev.embedded_kafka import free_port
 from tests.support.kafka import wait_until
-from tests.support.stores.running import BUCKET, RunningStore, s3_keys
+from tests.support.stores.running import BUCKET, RunningStore, has_bucket, s3_keys
 
 STARTED_S: Final = 60.0
 
@@ -28,15 +26,8 @@ def moto_server() -> Iterator[RunningStore]:
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        wait_until(lambda: _has_bucket(url), "moto answers", STARTED_S)
+        wait_until(lambda: has_bucket(url), "moto answers", STARTED_S)
         yield RunningStore("moto", url, f"s3://{BUCKET}", s3_keys)
     finally:
         process.kill()
         process.wait()
-
-
-def _has_bucket(url: str) -> bool:
-    try:
-        return httpx.put(f"{url}/{BUCKET}", timeout=5.0).is_success
-    except httpx.HTTPError:
-        return False

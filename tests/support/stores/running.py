@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+import httpx
 from msgspec import Struct
 
 from compactor.storage.locations import StoreOptions
@@ -45,3 +46,11 @@ def s3_keys(url: str) -> dict[str, str]:
         "storage.s3.secret.access.key": "s",
         "storage.s3.allow.http": "true",
     }
+
+
+def has_bucket(url: str) -> bool:
+    """Makes the bucket of a server that speaks S3; returns whether it answers, and has it."""
+    try:
+        return httpx.put(f"{url}/{BUCKET}", timeout=5.0).is_success
+    except httpx.HTTPError:
+        return False

@@ -9,13 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-import httpx
-
 from connectors.dev.embedded_kafka import free_port
 from connectors.jvm.java import find_java
 from tests.support.fetched import dependency, ensure_jars, ivy_module
 from tests.support.kafka import wait_until
-from tests.support.stores.running import BUCKET, RunningStore, s3_keys
+from tests.support.stores.running import BUCKET, RunningStore, has_bucket, s3_keys
 
 VERSION: Final = "4.1.0"
 SHA256: Final = "1cfd2e2f9408463bc71aa2dd0d6bcd544e1798fba7aed6706990d59ed13ac128"
@@ -64,15 +62,8 @@ def s3proxy(folder: Path) -> Iterator[RunningStore]:
             [find_java(), *options, main, "--properties", str(settings)], stdout=log, stderr=log, cwd=folder
         )
     try:
-        wait_until(lambda: _has_bucket(url), "S3Proxy answers", STARTED_S)
+        wait_until(lambda: has_bucket(url), "S3Proxy answers", STARTED_S)
         yield RunningStore("s3proxy", url, f"s3://{BUCKET}", s3_keys)
     finally:
         process.kill()
         process.wait()
-
-
-def _has_bucket(url: str) -> bool:
-    try:
-        return httpx.put(f"{url}/{BUCKET}", timeout=5.0).is_success
-    except httpx.HTTPError:
-        return False
