@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -89,3 +89,16 @@ def run_peer(peer: Peer, bootstrap: str, topic: str) -> Used:
     """Runs `peer` on `topic` in a temporary folder."""
     with tempfile.TemporaryDirectory() as folder:
         return peer.run(bootstrap, topic, Path(folder))
+
+
+Row = TypeVar("Row", Comparison, Measurement)
+
+
+def by_id(rows: Iterable[Row]) -> dict[str, Row]:
+    """Returns `rows` by their ids, in their order. Raises ValueError if two have the same: results are kept by it."""
+    rows_by_id: dict[str, Row] = {}
+    for row in rows:
+        if row.id in rows_by_id:
+            raise ValueError(f"two rows are called {row.id}: {rows_by_id[row.id].what!r} and {row.what!r}")
+        rows_by_id[row.id] = row
+    return rows_by_id

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from benchmarks.harness.change_events import JSON, ROWS
-from benchmarks.harness.row import Comparison
+from benchmarks.harness.row import Comparison, by_id
 from benchmarks.peers.change_events import ChangesByConnect, ChangesByKeyfold
 from benchmarks.peers.flink import Flink
 from benchmarks.peers.kafka_streams import KafkaStreams
@@ -26,7 +26,7 @@ from benchmarks.rows.keys import GROWTH_ROW, KEYS
 from benchmarks.rows.large import LARGE
 from benchmarks.rows.look_ups import GET
 from benchmarks.rows.partitions import PARTITIONS
-from benchmarks.rows.snapshot_table import SNAPSHOT_TABLE
+from benchmarks.rows.snapshot_table import READY_TABLE
 from benchmarks.rows.sustained import SUSTAINED
 from benchmarks.rows.tables import TABLE
 from benchmarks.rows.worker import FRESH, FRESH_STORE, IDLE, READY
@@ -55,9 +55,8 @@ FLINK: Final = {
     "flink-last-value": Flink("hashmap", 10, "last_value"),
 }
 
-COMPARISONS: Final = {
-    row.id: row
-    for row in (
+COMPARISONS: Final = by_id(
+    (
         Comparison(
             "backlog", "backlog → output topic, exactly once, against Kafka Streams", "small", KEYFOLD, STREAMS, 6, 12
         ),
@@ -157,11 +156,10 @@ COMPARISONS: Final = {
             for name, peer in FLINK.items()
         ),
     )
-}
+)
 
-MEASUREMENTS: Final = {
-    row.id: row
-    for row in (
+MEASUREMENTS: Final = by_id(
+    (
         READY,
         IDLE,
         IDLE_20,
@@ -177,7 +175,7 @@ MEASUREMENTS: Final = {
         BESIDE,
         *SUSTAINED,
         GET,
-        SNAPSHOT_TABLE,
+        READY_TABLE,
         IDENTITY,
         KEY_INDEX,
         KEYS,
@@ -191,4 +189,4 @@ MEASUREMENTS: Final = {
         CATALOG,
         WRITTEN,
     )
-}
+)

@@ -103,8 +103,8 @@ def _say(keys: int) -> None:
     print(keys, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, flush=True)
 
 
-SNAPSHOT_TABLE: Final = Measurement(
-    "table",
+READY_TABLE: Final = Measurement(
+    "ready-table",
     "5 million keys from a snapshot to a ready table, against reading the whole output",
     {},
     snapshot_table,

@@ -11,7 +11,7 @@ from benchmarks import quick
 from benchmarks.harness import plots
 from benchmarks.harness.process import Used
 from benchmarks.harness.results import Machine, Measured, Results, Run, load, save
-from benchmarks.harness.row import Measurement
+from benchmarks.harness.row import Measurement, by_id
 from benchmarks.harness.table import comparisons, measurements, report
 from benchmarks.quick import Limits
 from benchmarks.rows.keys import FOLD_RATE, GROWTH, KEYS_IN_LIMIT, LIMIT_BYTES, Point, costs, growth, values
@@ -199,3 +199,9 @@ def test_quick_limits() -> None:
         "ready: not measured",
     ]
     assert "has no ratios" in next(quick.slower({"backlog": 1.0}, Limits(tolerance=2.0, ratios={})))
+
+
+def test_no_two_rows_have_one_id() -> None:
+    """Results are kept by the rows' ids: a second row of an id is refused, in whose place the first never ran."""
+    with pytest.raises(ValueError, match=f"two rows are called {MEASUREMENTS['fold'].id}"):
+        by_id([MEASUREMENTS["fold"], MEASUREMENTS["table"], MEASUREMENTS["fold"]])
