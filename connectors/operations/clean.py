@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from compactor.clean.cleaner import CleanedLog
+from compactor.json_types import converted_as
 from connectors.config.connector import ConnectorConfig
 from connectors.config.worker import WorkerConfig
 from connectors.errors import ConfigError
@@ -31,4 +30,4 @@ def clean(
             "Add compact to cleanup.policy if they are to be.",
         )
     result = perform(worker, connector, request(CLEAN, topic, partition), timeout)
-    return msgspec.convert(result.get("logs", ()), tuple[CleanedLog, ...])
+    return converted_as(result.get("logs", ()), tuple[CleanedLog, ...])

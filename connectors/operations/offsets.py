@@ -17,6 +17,7 @@ from compactor.catalog.owner_lock import OwnerLock
 from compactor.catalog.requests import Request
 from compactor.errors import KeyfoldError, OffsetChangeError
 from compactor.generation.plan import OffsetChange
+from compactor.json_types import converted_as
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
 from connectors.clock import SYSTEM_CLOCK
@@ -84,7 +85,7 @@ def resync(
         request(kind, topic, partition), accepts_loss=accepts_loss, since_ms=since.time_ms, since_offset=since.offset
     )
     result = perform(worker, connector, asked, timeout, here)
-    return msgspec.convert(result.get("logs", ()), tuple[ChangedLog, ...])
+    return converted_as(result.get("logs", ()), tuple[ChangedLog, ...])
 
 
 def alter_offsets(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import msgspec
 from msgspec import Struct
 
+from compactor.json_types import converted_as
 from compactor.model.actions import AddSnapshot
 from compactor.snapshot import manifest
 from compactor.snapshot.manifest import Misfits
@@ -48,7 +48,7 @@ def snapshot(
             f"Connector {connector.name} has no snapshot.location.", "Set it in the connector file, then try again."
         )
     result = perform(worker, connector, request(SNAPSHOT), timeout)
-    taken = msgspec.convert(result.get("snapshots", ()), tuple[AddSnapshot, ...])
+    taken = converted_as(result.get("snapshots", ()), tuple[AddSnapshot, ...])
     state = kept_catalog(connector_storage(worker, connector.name), connector.name).state
     others = other_snapshots(worker, connector, state)
     return tuple(

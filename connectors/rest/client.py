@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from compactor.decode_errors import UNDECODABLE, why
 from compactor.errors import KeyfoldError
-from compactor.json_types import decoded_as
+from compactor.json_types import converted_as, decoded_as
 from compactor.secret_forms import HIDDEN, forms_of, without
 from connectors.config.fields import is_connector_name
 from connectors.config.secrets import is_secret
@@ -157,7 +157,7 @@ class RestClient:
     def converted(self, answer: Any, path: str, of: type[Answer]) -> Answer:
         """Returns the `answer` of `path` as `of` has it. Raises UnreachableError for one of another form."""
         try:
-            return msgspec.convert(answer, of)
+            return converted_as(answer, of)
         except msgspec.ValidationError:
             raise self._no_worker(f"its answer to GET {path} has another form") from None
 

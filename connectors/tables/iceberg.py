@@ -17,8 +17,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow, write_file
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionFieldValue, PartitionKey, PartitionSpec
@@ -90,12 +92,16 @@ class IcebergFiles:
         self._catalog = catalog
         self._identifier = identifier
         self._own = own
-        self._connector = connector
+        self._where = f"Connector {connector}: the Iceberg table {'.'.join(identifier)}"
+        if not isinstance(catalog, RestCatalog):  # `BoundedRestCatalog` leaves out what names code
+            # As `Catalog` has it, but for the look; it does not hold the catalog, so that both go at once.
+            of_table = partial(_file_io, self._where, catalog.properties)
+            catalog._load_file_io = of_table  # type: ignore[method-assign]
 
     def head(self) -> TableHead | None:
         """Reads the newest version."""
         try:
-            table = self._catalog.load_table(self._identifier)
+            table = self._loaded()
         except NoSuchTableError:
             return None
         tasks = list(table.scan().plan_files())
@@ -126,15 +132,14 @@ class IcebergFiles:
     def _check_partitions(self, table: Table, noted: Mapping[str, str]) -> None:
         """Raises SnapshotError for partitions that neither are wanted nor were ours before."""
         if _spec_of(table) not in (_those_of(table.schema(), by) for by in (self._partitions, noted_partitions(noted))):
-            where = f"Connector {self._connector}: the Iceberg table {'.'.join(self._identifier)}"
-            raise foreign(where, str(table.spec()))
+            raise foreign(self._where, str(table.spec()))
 
     def expire(self, keep: int) -> None:
         """Removes all snapshots but the newest `keep` and those that branches and tags name, then their files.
 
         Schemas that none of the others needs go with them, once these are many.
         """
-        table = self._catalog.load_table(self._identifier)
+        table = self._loaded()
         if table.properties.get("gc.enabled", "true").lower() == "false":
             return
         named = {ref.snapshot_id for ref in table.metadata.refs.values()}
@@ -144,7 +149,7 @@ class IcebergFiles:
             return
         before = _paths(table)
         table.maintenance.expire_snapshots().by_ids([each.snapshot_id for each in old]).commit()
-        newest = self._catalog.load_table(self._identifier)
+        newest = self._loaded()
         after = _paths(newest)
         for path in sorted(before - after):
             with suppress(FileNotFoundError):
@@ -162,7 +167,7 @@ class IcebergFiles:
         comes first, which leaves that manifest out.
         """
         try:
-            table = self._catalog.load_table(self._identifier)
+            table = self._loaded()
         except NoSuchTableError:
             return None
         if table.properties.get("gc.enabled", "true").lower() == "false":
@@ -172,7 +177,7 @@ class IcebergFiles:
             change = _IcebergChange(self._catalog, table)
             change.forget({name: text for name, text in table.properties.items() if name.startswith("keyfold.")})
         self.expire(1)
-        table = self._catalog.load_table(self._identifier)
+        table = self._loaded()
         if self._own is not None:
             named = {path.rpartition("/")[2] for path in _paths(table)}
             cut_off = (info.path for info in self._own.walk(_DATA) if _OWN_FILE.fullmatch(info.path))
@@ -181,13 +186,21 @@ class IcebergFiles:
         names = sorted(name for name, ref in table.metadata.refs.items() if ref.snapshot_id != current)
         return f"branches or tags hold them: {', '.join(names)[:200]}" if names else None
 
+    def _loaded(self) -> Table:
+        """Reads the table's metadata. Raises NoSuchTableError, SnapshotError for a property that names code."""
+        table = self._catalog.load_table(self._identifier)
+        _refuse_code(self._where, table.properties)
+        return table
+
     def _created(self, schema: pa.Schema) -> Table:
         self._catalog.create_namespace_if_not_exists(self._identifier[:-1])
         try:
             location = None if self._own is None else self._own.url("")
-            return self._catalog.create_table(self._identifier, schema, location=location, properties=MADE_WITH)
+            table = self._catalog.create_table(self._identifier, schema, location=location, properties=MADE_WITH)
         except TableAlreadyExistsError as error:
             raise TableConflictError from error
+        _refuse_code(self._where, table.properties)  # those of a catalog over REST
+        return table
 
 
 class _Transaction(Transaction):
@@ -212,9 +225,6 @@ class _IcebergChange:
 
     def __init__(self, catalog: Catalog, table: Table, partitions: Sequence[PartitionField] = ()) -> None:
         self._partitions = partitions
-        coded = next(filter(names_code, table.properties), None)
-        if coded is not None:
-            raise SnapshotError(f"The Iceberg table {'.'.join(table.name())} has the property {coded}.", _NO_CODE)
         self._catalog = catalog
         self._table = table
         self._transaction = _Transaction(table, autocommit=False)
@@ -288,6 +298,21 @@ class _IcebergChange:
         for file in self._added:
             with suppress(Exception):  # nothing names them
                 self._table.io.delete(file.file_path)
+
+
+def _refuse_code(where: str, properties: Mapping[str, Any]) -> None:
+    """Raises SnapshotError if a table has a property that names code; the message begins with the table's name."""
+    coded = next(filter(names_code, properties), None)
+    if coded is not None:
+        raise SnapshotError(f"{where} has the property {coded}.", _NO_CODE)
+
+
+def _file_io(
+    where: str, of_catalog: Mapping[str, Any], properties: Mapping[str, Any] = {}, location: str | None = None
+) -> FileIO:
+    """Returns what reads and writes a table's files; it would import the class that one of its `properties` names."""
+    _refuse_code(where, properties)
+    return load_file_io({**of_catalog, **properties}, location)
 
 
 def _spec_of(table: Table) -> list[PartitionField]:

@@ -6,7 +6,6 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -14,6 +13,7 @@ from compactor.catalog import owner_lock
 from compactor.catalog.owner_lock import OwnerLock
 from compactor.catalog.requests import Request
 from compactor.failpoints import hit
+from compactor.json_types import converted_as
 from compactor.maintenance import Erased
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
@@ -236,7 +236,7 @@ class Eraser:
         ids = tuple(each.id for each in wanted)
         asked = replace(request(ERASE), topics=receipt.topics, snapshots=ids, files=tuple(files[:_FILES]))
         result = answered(self._storage, self._connector.name, asked, self._timeout, self._here)
-        done = msgspec.convert(result["erased"], Erased)
+        done = converted_as(result["erased"], Erased)
         removed = dict.fromkeys((*receipt.snapshots_removed, *done.snapshots))
         return replace(
             receipt,

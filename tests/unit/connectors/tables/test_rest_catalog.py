@@ -218,15 +218,3 @@ def test_an_answer_names_no_code_and_no_file(name: str, value: object, tmp_path:
         catalog.create_namespace_if_not_exists("c")
         assert catalog.create_table(("c", "t"), SCHEMA).io is not None
     assert name not in catalog.properties
-
-
-def test_a_table_that_names_code_is_refused(tmp_path: Path) -> None:
-    """Whoever may write the table's properties would run it in the worker."""
-    tables = Tables("iceberg", tmp_path)
-    tables.commit(AB)
-    with tables.iceberg().transaction() as transaction:
-        transaction.set_properties(
-            {"write.py-location-provider.impl": "pyiceberg.table.locations.SimpleLocationProvider"}
-        )
-    with pytest.raises(SnapshotError, match=r"has the property write\.py-location-provider\.impl"):
-        tables.commit([row(1, "b")])
