@@ -7,7 +7,8 @@ them. What is hidden is long, and no word: a catalog must not choose which words
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from operator import itemgetter
 from typing import Final
 
 from compactor.secret_forms import HIDDEN, SHORTEST_ANYWHERE, SecretIndex, Span, forms_of
@@ -20,41 +21,55 @@ _HEAVIEST: Final = 4 << 20
 _LONG: Final = 20
 """Characters of a text that is hidden whatever it consists of: no name of an event is as long."""
 
+IndexOf = Callable[[Mapping[str, str]], SecretIndex]
+"""Makes what finds texts, each with what is shown in its place."""
+
 
 class IssuedSecrets:
     """The secrets that were issued last, up to `heaviest` characters of their forms."""
 
-    def __init__(self, heaviest: int = _HEAVIEST) -> None:
+    def __init__(self, heaviest: int = _HEAVIEST, index: IndexOf = SecretIndex) -> None:
         self._heaviest = heaviest
+        self._index_of = index
         self._lock = threading.Lock()
+        """Held for moments: the index is made without it, so that nobody who logs waits for what a catalog sends."""
         # The forms of each secret, the one that was issued last at the end, and their characters. Under the lock.
         self._forms: dict[str, tuple[str, ...]] = {}
         self._length = 0
-        # What finds them; None once another has come. Replaced as a whole.
-        self._index: SecretIndex | None = None
+        # How often secrets have come. Under the lock.
+        self._count = 0
+        # That count when what finds them was made, and what finds them. Replaced as a whole, under the lock.
+        self._made = 0, SecretIndex({})
 
-    def remember(self, secret: str) -> None:
-        """Has a secret of at most LONGEST characters hidden from now on, unless it may be a word."""
-        if not is_no_word(secret) and (len(secret) < _LONG or any(map(str.isspace, secret))):
-            return
+    def remember(self, *secrets: str) -> None:
+        """Has secrets of at most LONGEST characters hidden once it returns, but those that may be words."""
+        opaque = {secret: forms_of(secret[:LONGEST]) for secret in secrets if not _may_be_word(secret)}
         with self._lock:
-            forms = self._forms.pop(secret, None)
-            if forms is None:
-                forms = forms_of(secret[:LONGEST])
-                self._length += sum(map(len, forms))
-                self._index = None
-            self._forms[secret] = forms
-            while self._length > self._heaviest and len(self._forms) > 1:
-                self._length -= sum(map(len, self._forms.pop(next(iter(self._forms)))))
+            for secret, forms in opaque.items():
+                self._keep(secret, forms)
+            count, kept = self._count, list(self._forms.values())
+            if self._made[0] == count:
+                return
+        known = (form for forms in kept for form in forms if len(form) >= SHORTEST_ANYWHERE)
+        index = self._index_of(dict.fromkeys(known, HIDDEN))
+        with self._lock:  # what another thread has made since has these as well
+            self._made = max(self._made, (count, index), key=itemgetter(0))
+
+    def _keep(self, secret: str, forms: tuple[str, ...]) -> None:
+        if self._forms.pop(secret, None) is None:
+            self._length += sum(map(len, forms))
+            self._count += 1
+        self._forms[secret] = forms
+        while self._length > self._heaviest and len(self._forms) > 1:
+            self._length -= sum(map(len, self._forms.pop(next(iter(self._forms)))))
 
     def spans(self, text: str) -> Iterator[Span]:
-        """Yields what of them stands in `text`, with what is shown in its place."""
-        index = self._index
-        if index is None:
-            with self._lock:
-                known = (form for forms in self._forms.values() for form in forms if len(form) >= SHORTEST_ANYWHERE)
-                index = self._index = SecretIndex(dict.fromkeys(known, HIDDEN))
-        yield from index.spans(text)
+        """Yields what of them stands in `text`, with what is shown in its place. Waits for nothing."""
+        return self._made[1].spans(text)
+
+
+def _may_be_word(secret: str) -> bool:
+    return not is_no_word(secret) and (len(secret) < _LONG or any(map(str.isspace, secret)))
 
 
 issued_secrets: Final = IssuedSecrets()

@@ -52,6 +52,7 @@ from connectors.config.fields import (
 from connectors.config.flat_file import check_size, family_texts
 from connectors.config.secrets import masked
 from connectors.config.snapshots import SnapshotConfig
+from connectors.config.table_rules import iceberg_table
 from connectors.placeholders import UNLIMITED, Limits, resolve
 
 ClassSettings = Annotated[dict[str, str], family_texts(lambda _: ())]
@@ -379,6 +380,15 @@ class ConnectorConfig(SnapshotConfig):
         """The output topic of each topic that `topics` names, with that topic. Raises PatternError."""
         outputs = ((self.output_topic(topic), topic) for topic in self.topics or ())
         return {output: topic for output, topic in outputs if output is not None}
+
+    def iceberg_table(self, topic: str) -> tuple[str, ...]:
+        """Returns the namespace and the name of the Iceberg table of the source topic `topic`."""
+        return iceberg_table(self.name, self.snapshot_table_name, topic)
+
+    @cached_property
+    def iceberg_tables(self) -> dict[tuple[str, ...], str]:
+        """The Iceberg table of each topic that `topics` names, with that topic."""
+        return {self.iceberg_table(topic): topic for topic in self.topics or ()}
 
     @cached_property
     def source_names(self) -> frozenset[str]:

@@ -22,7 +22,13 @@ from connectors.config.json_file import read_object
 from connectors.config.relative_paths import anchored, folder_of
 from connectors.config.rest_rules import rest_faults
 from connectors.config.secrets import is_secret
-from connectors.config.snapshot_places import place_clash, place_of, rest_fault_of_account, rest_faults_of_place
+from connectors.config.snapshot_places import (
+    place_clash,
+    place_of,
+    rest_fault_of_account,
+    rest_faults_of_place,
+    table_clash,
+)
 from connectors.config.topic_clashes import loop_fault, pair_faults
 from connectors.config.worker import WorkerConfig
 from connectors.credentials import logins
@@ -211,8 +217,8 @@ def clashes(
 ) -> tuple[Fault, ...]:
     """Returns the faults of `config` with each file of `others`: of its name, of its topics, and of its snapshots.
 
-    `others` are all that there are, as a loop may lead through any number of them. Of snapshots only those of a
-    connector that was made over REST are looked at. Patterns are matched for `compare_s` in all, and `other_s` for one
+    `others` are all that there are, as a loop may lead through any number of them. Of snapshots, but for Iceberg
+    tables, only those of a connector that was made over REST are looked at. Patterns are matched for `compare_s` in all, and `other_s` for one
     of the others: what is not compared then is found when a topic is taken up.
     """
     others = tuple(others)
@@ -232,7 +238,8 @@ def _clash(config: ConnectorConfig, other: OtherFile, other_s: float) -> tuple[F
         return ()
     place = place_clash(config, other.config)
     with matches_within(other_s):
-        return (*pair_faults(config, other.config, other.path), *([place] if place else ()))
+        faults = (*pair_faults(config, other.config, other.path), place, table_clash(config, other.config))
+    return tuple(fault for fault in faults if fault)
 
 
 def _name(path: Path) -> str | None:

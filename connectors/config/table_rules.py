@@ -1,7 +1,8 @@
-"""Checks what a connector file says of tables (`snapshot.table`)."""
+"""Checks what a connector file says of tables (`snapshot.table`), and names them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -16,6 +17,25 @@ CATALOG: Final = "iceberg.db"
 
 _CATALOGS: Final = ("rest", "glue", "sql", "hive", "dynamodb", "bigquery")
 """What pyiceberg has; not `in-memory`, which forgets its tables with each commit."""
+TOPIC: Final = "${topic}"
+"""Stands for the topic in `snapshot.table.name`."""
+_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def iceberg_table(connector: str, template: str, topic: str) -> tuple[str, ...]:
+    """Returns the namespace and the name of the Iceberg table of `topic` by `snapshot.table.name`.
+
+    With TOPIC as topic it stays where any topic may stand.
+    """
+    parts = template.split(".")
+    with_namespace = parts if len(parts) > 1 else [connector, *parts]
+    text = topic if topic == TOPIC else _NOT_IN_NAMES.sub("_", topic)
+    return tuple(text.join(_NOT_IN_NAMES.sub("_", piece) for piece in part.split(TOPIC)) for part in with_namespace)
+
+
+def is_catalog_file(name: str) -> bool:
+    """Returns whether a folder of this name in `snapshot.location` would be where the SQL catalog has a file."""
+    return name.lower() == CATALOG or name.lower().startswith(f"{CATALOG}-")
 
 
 def catalog_faults(properties: Mapping[str, str]) -> Iterator[Fault]:
@@ -33,7 +53,7 @@ def table_faults(
 ) -> Iterator[Fault]:
     """Yields what keeps tables of `kind` from being written, and settings that have no effect."""
     if kind != "iceberg":
-        given = {"snapshot.table.name": name != "${topic}", "iceberg.catalog.": bool(catalog)}
+        given = {"snapshot.table.name": name != TOPIC, "iceberg.catalog.": bool(catalog)}
         without = "has no effect without snapshot.table=iceberg; set that too."
         yield from (Fault(key, without) for key, is_given in given.items() if is_given)
     if kind == "none":
@@ -62,7 +82,7 @@ def _place_faults(kind: str, catalog: Mapping[str, str], location: str | None) -
 
 def fixed_table_faults(name: str, topics: tuple[str, ...] | None, pattern: str | None) -> Iterator[Fault]:
     """Yields a fault if several topics would have the same table."""
-    if "${topic}" not in name and (pattern is not None or len(topics or ()) > 1):
+    if TOPIC not in name and (pattern is not None or len(topics or ()) > 1):
         text = f'"{name}" is one table for several source topics; put ${{topic}} into the name.'
         yield Fault("snapshot.table.name", text)
 
@@ -75,5 +95,5 @@ def rest_table_faults(catalog: Mapping[str, str], limits: Limits) -> Iterator[Fa
 
 def catalog_file_faults(name: str, location: str | None) -> Iterator[Fault]:
     """Yields a fault if the connector's folder would be in the place of the catalog of all connectors there."""
-    if location is not None and (name.lower() == CATALOG or name.lower().startswith(f"{CATALOG}-")):
+    if location is not None and is_catalog_file(name):
         yield Fault("name", f'"{name}" is a file of the Iceberg catalog in snapshot.location; choose another name.')

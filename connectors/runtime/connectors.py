@@ -164,6 +164,10 @@ class ConnectorSpecs:
                 return made
         raise changed_by_others(name)
 
+    def clashes(self, config: ConnectorConfig) -> tuple[Fault, ...]:
+        """Returns the faults of a config with the connectors that there are, but one of its own name."""
+        return clashes(config, _other_files(item for item in self.all().items() if item[0] != config.name))
+
     def _changeable(self, name: str, *, only_new: bool) -> ConnectorSpec | None:
         """Returns what the connector is to be, None if there is none. Raises ConflictError if it is not to be changed.
 
@@ -366,8 +370,10 @@ class ConnectorSpecs:
                 if seen.issuperset(id(spec) for _, spec in others):
                     return take()
             compared += [spec for _, spec in others]
-            faults: Sequence[Fault] = clashes(
-                config, [OtherFile(spec.file or Path("this worker"), name, spec.config) for name, spec in others]
-            )
+            faults = clashes(config, _other_files(others))
             if faults:
                 raise FaultyConfigError(config.name, faults)
+
+
+def _other_files(specs: Iterable[tuple[str, ConnectorSpec]]) -> list[OtherFile]:
+    return [OtherFile(spec.file or Path("this worker"), name, spec.config) for name, spec in specs]

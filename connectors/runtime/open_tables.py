@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 _LOCKED_S: Final = 30
 """How long (s) a commit waits for those of other connectors to this catalog. With SQLite's own 5 s, 3 commits of 1,273
 failed while 40 connectors committed each 15 s; the calls of a commit may take `time_limit.CALLS_S` in all."""
-_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def tables_of(connector: ConnectorConfig, place: Storage | None, stopped: Callable[[], bool]) -> TopicTables | None:
@@ -44,13 +42,6 @@ def tables_of(connector: ConnectorConfig, place: Storage | None, stopped: Callab
         settings,
         stopped,
     )
-
-
-def identifier_of(connector: ConnectorConfig, topic: str) -> tuple[str, ...]:
-    """Returns the namespace and the name of the Iceberg table of `topic`."""
-    template = connector.snapshot_table_name.split(".")
-    parts = template if len(template) > 1 else [connector.name, *template]
-    return tuple(_NOT_IN_NAMES.sub("_", part.replace("${topic}", topic)) for part in parts)
 
 
 def _delta(
@@ -86,7 +77,7 @@ def _iceberg(
         properties = iceberg_properties(bucket, place.url(""), properties)
         catalog = load_catalog("keyfold", **properties)
         partitions = connector.snapshot_partition_by
-        return IcebergFiles(catalog, identifier_of(connector, version.topic), own, version.connector, partitions)
+        return IcebergFiles(catalog, connector.iceberg_table(version.topic), own, version.connector, partitions)
 
     return table
 

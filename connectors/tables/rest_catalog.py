@@ -104,14 +104,10 @@ class BoundedRestCatalog(RestCatalog):
             parts = decoded_as(answer.body, _Answer)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return b"" if httpx.codes.is_error(answer.status) else answer.body
-        issued = 0
-        for name, value in _texts(parts):
-            if not self._is_secret(name):
-                continue
-            issued += 1
-            if issued > MOST_ISSUED or len(value) > LONGEST:
-                raise ValueError(f"it issues more than {MOST_ISSUED} secrets, or one of more than {LONGEST} characters")
-            issued_secrets.remember(value)
+        issued = [value for name, value in _texts(parts) if self._is_secret(name)]
+        if len(issued) > MOST_ISSUED or any(len(value) > LONGEST for value in issued):
+            raise ValueError(f"it issues more than {MOST_ISSUED} secrets, or one of more than {LONGEST} characters")
+        issued_secrets.remember(*issued)
         return answer.body
 
     def _config_headers(self, session: Session) -> None:

@@ -15,7 +15,7 @@ from pyiceberg.table import Table
 from compactor.ports import TableVersion
 from compactor.storage.local import LocalStorage
 from connectors.config.connector import ConnectorConfig
-from connectors.runtime.open_tables import identifier_of, tables_of
+from connectors.runtime.open_tables import tables_of
 from connectors.tables.table_files import TableChange, TableFiles, TableHead
 from connectors.tables.topic_tables import TopicTables
 
@@ -54,7 +54,7 @@ class Tables:
             **settings,
         }
         config = ConnectorConfig.model_validate(given)
-        self._identifier = identifier_of(config, "t")
+        self._identifier = config.iceberg_table("t")
         made = tables_of(config, place, lambda: False)
         assert made is not None
         self.tables: TopicTables = made

@@ -59,7 +59,10 @@ async def get_definitions(context: ContextDependency, plugin: str) -> list[shape
     openapi_extra=json_body("Config"),
 )
 async def validate(context: ContextDependency, plugin: str, request: Request) -> Response:
-    """Says what is wrong with a config, key by key; asks no broker. It is answered with 200 for a faulty one too."""
+    """Says what is wrong with a config, alone and beside the other connectors, key by key; asks no broker.
+
+    It is answered with 200 for a faulty one too.
+    """
     body = await bodies.json_object(request)
     if plugin not in _ALIASES:
         raise HTTPException(HTTPStatus.NOT_FOUND, f"Unknown plugin {plugin}.")
@@ -75,7 +78,8 @@ def _validated(context: RestContext, body: Mapping[str, Any]) -> Response:
     check_size(given, "config")
     try:
         with forgotten_after():
-            checked(given, context.worker)
+            config = checked(given, context.worker)
+            faults += context.herder.specs.clashes(config)
     except FaultyConfigError as error:
         faults += error.faults
     ordered = sorted(faults, key=attrgetter("key"))

@@ -114,6 +114,113 @@ def test_snapshots_of_connectors_are_not_mixed(name: str, location: str, said: l
         assert clash == [("snapshot.location", text.format(each)) for each in said if over_rest]
 
 
+@pytest.mark.parametrize(("name", "location"), [("c", "/snapshots/iceberg.db"), ("c", "/snapshots/Iceberg.db-wal/x")])
+def test_no_folder_is_where_a_catalog_is(name: str, location: str) -> None:
+    """A folder that is made in place of the catalog's file would keep the other connector from its tables."""
+    tables, made = iceberg("a", "a"), connector(name, location)
+    assert clash_texts(made, tables) == ['is where connector "a" has its Iceberg catalog; name another folder.']
+    text = 'would have the Iceberg catalog where connector "c" is; name another folder.'
+    assert clash_texts(iceberg("a", "a", OVER_REST), made) == [text]
+    assert clash_texts(connector("b", "/snapshots/iceberg"), tables) == []
+
+
+SAME, AMONG = "is a table of connector", "is among the tables of connector"
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "of_file", "over_rest"),
+    [
+        ({"name": "b"}, {}, None, None),
+        ({"snapshot.table.name": "a.t"}, {}, SAME, SAME),
+        ({"snapshot.table.name": "a.other"}, {}, None, AMONG),
+        ({"snapshot.table.name": "a.${topic}", "topics": "later"}, {}, None, AMONG),
+        ({"snapshot.table.name": "a.t", "snapshot.location": "/elsewhere"}, {}, None, None),
+        ({"snapshot.table.name": "a.t", "snapshot.location": "/snapshots/../snapshots"}, {}, SAME, SAME),
+        ({"name": "a.b", "topics": "t"}, {"name": "a_b"}, SAME, SAME),
+        ({"snapshot.table.name": "lake.x"}, {"snapshot.table.name": "lake.y"}, None, None),
+        ({"snapshot.table.name": "lake.x"}, {"snapshot.table.name": "lake.x"}, SAME, SAME),
+        ({"name": "lake"}, {"snapshot.table.name": "lake.y"}, None, AMONG),
+        ({"name": "lake"}, {"snapshot.table.name": "lake.t"}, SAME, SAME),
+        ({"topics": "shop.t"}, {"name": "a", "snapshot.table.name": "b.shop_t"}, SAME, SAME),
+        ({"snapshot.table.name": "${topic}.x", "topics": "a"}, {}, None, AMONG),
+        ({"snapshot.table.name": "${topic}.x", "topics": "c"}, {}, None, None),
+        ({"snapshot.table.name": "${topic}.x", "topics.regex": "c.*"}, {}, None, AMONG),
+        ({"snapshot.table.name": "l.x_${topic}", "topics.regex": "c.*"}, {"snapshot.table.name": "l.y"}, None, None),
+        ({"snapshot.table.name": "l.x_${topic}", "topics.regex": "c.*"}, {"snapshot.table.name": "l.x_"}, None, None),
+        ({"snapshot.table.name": "l.x_${topic}", "topics.regex": "c.*"}, {"snapshot.table.name": "l.x_1"}, None, AMONG),
+        ({"snapshot.table.name": "l.${topic}", "topics.regex": "t.*"}, {"snapshot.table.name": "l.t"}, SAME, SAME),
+        (
+            {"snapshot.table.name": "l.x_${topic}", "topics.regex": "c.*"},
+            {"snapshot.table.name": "l.y_${topic}", "topics.regex": "c.*"},
+            None,
+            None,
+        ),
+        (
+            {"snapshot.table.name": "l.x_${topic}", "topics.regex": "c.*"},
+            {"snapshot.table.name": "l.${topic}_y", "topics.regex": "d.*"},
+            None,
+            AMONG,
+        ),
+        (
+            {"snapshot.table.name": "l.${topic}", "topics.regex": "c.*"},
+            {"snapshot.table.name": "l.${topic}", "topics.regex": "c.*"},
+            SAME,
+            SAME,
+        ),
+    ],
+)
+def test_a_table_has_one_connector(
+    own: dict[str, str], other: dict[str, str], of_file: str | None, over_rest: str | None
+) -> None:
+    """Who commits first has the table, and the other's snapshots would fail; over REST none may be taken beforehand."""
+    there = iceberg(**{"name": "a", **other})
+    for said, limits in ((of_file, None), (over_rest, OVER_REST)):
+        texts = clash_texts(iceberg(**{"name": "b", **own}, limits=limits), there)
+        assert [f'{said} "{there.name}"' in text for text in texts] == [True] * (said is not None)
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "is_same"),
+    [
+        ({"uri": "http://127.0.0.1:1", "token": "Xq1"}, {"uri": "http://127.0.0.1:1", "token": "Xq2"}, True),
+        ({"uri": "http://127.0.0.1:1", "warehouse": "x"}, {"uri": "http://127.0.0.1:1", "warehouse": "y"}, False),
+        ({"uri": "http://127.0.0.1:1"}, {"uri": "http://127.0.0.1:2"}, False),
+        ({"type": "glue", "glue.region": "x"}, {"type": "glue", "glue.region": "x"}, True),
+        ({"type": "glue", "glue.region": "x"}, {"type": "glue", "glue.region": "y"}, False),
+        ({}, {"uri": "http://127.0.0.1:1"}, False),
+    ],
+)
+def test_tables_are_of_their_catalog(own: dict[str, str], other: dict[str, str], *, is_same: bool) -> None:
+    """One name in two catalogs is two tables."""
+    both = [
+        iceberg(
+            name, **{f"iceberg.catalog.{key}": text for key, text in each.items()}, **{"snapshot.table.name": "l.t"}
+        )
+        for name, each in (("a", own), ("b", other))
+    ]
+    assert bool(clash_texts(*both)) == is_same
+
+
+def iceberg(name: str, topics: str = "t", limits: Limits | None = None, **settings: str) -> ConnectorConfig:
+    settings = {
+        "connector.class": "keyfold.CompactedTopic",
+        "name": name,
+        "output.topic": "none",
+        "snapshot.location": "/snapshots",
+        "snapshot.value.format": "typed",
+        "value.converter": "keyfold.Json",
+        "value.converter.schemas.enable": "true",
+        "snapshot.table": "iceberg",
+        **({} if "topics.regex" in settings else {"topics": topics}),
+        **settings,
+    }
+    return ConnectorConfig.model_validate(settings, context=limits)
+
+
+def clash_texts(own: ConnectorConfig, other: ConnectorConfig) -> list[str]:
+    return [fault.text for fault in clashes(own, [OtherFile(Path("a.json"), other.name, other)])]
+
+
 def test_a_connector_of_a_file_may_have_them_anywhere(tmp_path: Path) -> None:
     """Who writes files on the worker's machine decides; storage.location itself is no place for them."""
     worker = load_worker(worker_file(tmp_path, **{ALLOWED: "/nowhere"}))

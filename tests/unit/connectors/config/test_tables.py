@@ -7,7 +7,6 @@ import pytest
 from connectors.config.connector import ConnectorConfig
 from connectors.errors import ConfigError
 from connectors.placeholders import Limits
-from connectors.runtime.open_tables import identifier_of
 
 BASE = {
     "name": "shop-1",
@@ -64,4 +63,4 @@ def test_a_catalog_is_for_files_alone() -> None:
 def test_names_of_tables(name: str, identifier: tuple[str, ...]) -> None:
     """Dots of the setting part namespaces; those of a topic become underscores."""
     given = {**BASE, "snapshot.table": "iceberg", "snapshot.table.name": name}
-    assert identifier_of(ConnectorConfig.model_validate(given), "db.orders") == identifier
+    assert ConnectorConfig.model_validate(given).iceberg_table("db.orders") == identifier

@@ -93,6 +93,19 @@ def test_a_config_is_validated(worker: RestWorker) -> None:
     assert (bare.status_code, bare.json()["error_count"]) == (200, 1)
 
 
+def test_what_another_connector_has_is_a_fault(worker: RestWorker) -> None:
+    """It says whose it is; the connector itself, which is to be changed, is no other one."""
+    owner = {**CLASS, "name": "owner", "topics": "t"}
+    assert worker.ask("POST", "/connectors", json={"name": "owner", "config": owner}).status_code == 201
+    texts = []
+    for name in ("owner", "other"):
+        given = {**owner, "name": name}
+        infos = worker.ask("PUT", "/connector-plugins/CompactedTopic/config/validate", json=given).json()
+        texts.append([text for config in infos["configs"] for text in config["value"]["errors"]])
+    assert texts[0] == []
+    assert 'is also the output topic of connector "owner"' in " ".join(texts[1])
+
+
 @pytest.mark.parametrize(
     ("path", "body", "code"),
     [
