@@ -32,7 +32,7 @@ class IssuedSecrets:
         self._heaviest = heaviest
         self._index_of = index
         self._lock = threading.Lock()
-        """Held for moments: the index is made without it, so that nobody who logs waits for what a catalog sends."""
+        """Held for moments: the index is made without it, so that who logs does not wait for a catalog."""
         # The forms of each secret, the one that was issued last at the end, and their characters. Under the lock.
         self._forms: dict[str, tuple[str, ...]] = {}
         self._length = 0

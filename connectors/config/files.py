@@ -217,9 +217,9 @@ def clashes(
 ) -> tuple[Fault, ...]:
     """Returns the faults of `config` with each file of `others`: of its name, of its topics, and of its snapshots.
 
-    `others` are all that there are, as a loop may lead through any number of them. Of snapshots, but for Iceberg
-    tables, only those of a connector that was made over REST are looked at. Patterns are matched for `compare_s` in all, and `other_s` for one
-    of the others: what is not compared then is found when a topic is taken up.
+    `others` are all that there are, as a loop may lead through any number of them. The places of snapshots are looked
+    at only for a connector that was made over REST, Iceberg tables for any. Patterns are matched for `compare_s` in
+    all, and `other_s` for one of the others: what is not compared then is found when a topic is taken up.
     """
     others = tuple(others)
     valid = [(other.config, other.path) for other in others if other.config is not None and other.name != config.name]

@@ -4,7 +4,7 @@ A connector writes, lists and removes below `<snapshot.location>/<name>`. That m
 around it, nor in the snapshots of another connector or around them: there it would change what is not its own. Links
 are followed before places are compared.
 
-A table has one owner: whoever commits to it first. So a table that another connector names is refused, of files too.
+A table has one owner: the first that commits to it. So a table that another connector names is refused, of files too.
 Over REST one that may be another's with its next topic is refused as well.
 """
 
@@ -91,7 +91,7 @@ def place_clash(config: ConnectorConfig, other: ConnectorConfig) -> Fault | None
 
 
 def _is_in_catalog(folder: Place, other: ConnectorConfig, there: Place) -> bool:
-    """Returns whether `folder` is where the SQL catalog of `other`, which has its snapshots `there`, has a file."""
+    """Returns whether `folder` is in the way of the SQL catalog of `other`, which has its snapshots `there`."""
     inside = folder[len(there) :] if _is_in(folder, there) else ()
     return _catalog_of(other) == (there,) and bool(inside) and is_catalog_file(inside[0])
 
@@ -154,9 +154,9 @@ def _may_share(own: ConnectorConfig, other: ConnectorConfig) -> bool:
 
 
 def _named(config: ConnectorConfig) -> Collection[tuple[str, ...]]:
-    """Returns how tables are called: with `${topic}` if more topics may come, by a pattern or in a namespace of its own.
+    """Returns how tables are called: with `${topic}` if others may come.
 
-    That is the connector's name.
+    That is by a pattern of topics, or in the namespace that is the connector's name.
     """
     if config.topics and "." in config.snapshot_table_name:
         return config.iceberg_tables.keys()

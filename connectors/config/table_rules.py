@@ -25,7 +25,7 @@ _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]")
 def iceberg_table(connector: str, template: str, topic: str) -> tuple[str, ...]:
     """Returns the namespace and the name of the Iceberg table of `topic` by `snapshot.table.name`.
 
-    With TOPIC as topic it stays where any topic may stand.
+    With TOPIC as topic it stays in the place of any topic.
     """
     parts = template.split(".")
     with_namespace = parts if len(parts) > 1 else [connector, *parts]
@@ -34,7 +34,7 @@ def iceberg_table(connector: str, template: str, topic: str) -> tuple[str, ...]:
 
 
 def is_catalog_file(name: str) -> bool:
-    """Returns whether a folder of this name in `snapshot.location` would be where the SQL catalog has a file."""
+    """Returns whether a folder of this name in `snapshot.location` would be in the way of the SQL catalog's files."""
     return name.lower() == CATALOG or name.lower().startswith(f"{CATALOG}-")
 
 

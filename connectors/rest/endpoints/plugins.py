@@ -59,7 +59,7 @@ async def get_definitions(context: ContextDependency, plugin: str) -> list[shape
     openapi_extra=json_body("Config"),
 )
 async def validate(context: ContextDependency, plugin: str, request: Request) -> Response:
-    """Says what is wrong with a config, alone and beside the other connectors, key by key; asks no broker.
+    """Says what is wrong with a config, alone and with the other connectors, key by key; asks no broker.
 
     It is answered with 200 for a faulty one too.
     """

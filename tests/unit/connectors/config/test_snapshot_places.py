@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -117,10 +118,10 @@ def test_snapshots_of_connectors_are_not_mixed(name: str, location: str, said: l
 @pytest.mark.parametrize(("name", "location"), [("c", "/snapshots/iceberg.db"), ("c", "/snapshots/Iceberg.db-wal/x")])
 def test_no_folder_is_where_a_catalog_is(name: str, location: str) -> None:
     """A folder that is made in place of the catalog's file would keep the other connector from its tables."""
-    tables, made = iceberg("a", "a"), connector(name, location)
+    tables, made = iceberg({"name": "a"}), connector(name, location)
     assert clash_texts(made, tables) == ['is where connector "a" has its Iceberg catalog; name another folder.']
     text = 'would have the Iceberg catalog where connector "c" is; name another folder.'
-    assert clash_texts(iceberg("a", "a", OVER_REST), made) == [text]
+    assert clash_texts(iceberg({"name": "a"}, OVER_REST), made) == [text]
     assert clash_texts(connector("b", "/snapshots/iceberg"), tables) == []
 
 
@@ -173,9 +174,9 @@ def test_a_table_has_one_connector(
     own: dict[str, str], other: dict[str, str], of_file: str | None, over_rest: str | None
 ) -> None:
     """Who commits first has the table, and the other's snapshots would fail; over REST none may be taken beforehand."""
-    there = iceberg(**{"name": "a", **other})
+    there = iceberg({"name": "a", **other})
     for said, limits in ((of_file, None), (over_rest, OVER_REST)):
-        texts = clash_texts(iceberg(**{"name": "b", **own}, limits=limits), there)
+        texts = clash_texts(iceberg({"name": "b", **own}, limits), there)
         assert [f'{said} "{there.name}"' in text for text in texts] == [True] * (said is not None)
 
 
@@ -192,27 +193,23 @@ def test_a_table_has_one_connector(
 )
 def test_tables_are_of_their_catalog(own: dict[str, str], other: dict[str, str], *, is_same: bool) -> None:
     """One name in two catalogs is two tables."""
-    both = [
-        iceberg(
-            name, **{f"iceberg.catalog.{key}": text for key, text in each.items()}, **{"snapshot.table.name": "l.t"}
-        )
-        for name, each in (("a", own), ("b", other))
-    ]
-    assert bool(clash_texts(*both)) == is_same
+    catalogs = [{f"iceberg.catalog.{key}": text for key, text in each.items()} for each in (own, other)]
+    named = {"snapshot.table.name": "l.t"}
+    a, b = (iceberg({"name": f"c{number}", **named, **each}) for number, each in enumerate(catalogs))
+    assert bool(clash_texts(a, b)) == is_same
 
 
-def iceberg(name: str, topics: str = "t", limits: Limits | None = None, **settings: str) -> ConnectorConfig:
+def iceberg(own: Mapping[str, str], limits: Limits | None = None) -> ConnectorConfig:
     settings = {
         "connector.class": "keyfold.CompactedTopic",
-        "name": name,
         "output.topic": "none",
         "snapshot.location": "/snapshots",
         "snapshot.value.format": "typed",
         "value.converter": "keyfold.Json",
         "value.converter.schemas.enable": "true",
         "snapshot.table": "iceberg",
-        **({} if "topics.regex" in settings else {"topics": topics}),
-        **settings,
+        **({} if "topics.regex" in own else {"topics": "t"}),
+        **own,
     }
     return ConnectorConfig.model_validate(settings, context=limits)
 

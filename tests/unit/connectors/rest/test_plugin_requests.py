@@ -94,7 +94,7 @@ def test_a_config_is_validated(worker: RestWorker) -> None:
 
 
 def test_what_another_connector_has_is_a_fault(worker: RestWorker) -> None:
-    """It says whose it is; the connector itself, which is to be changed, is no other one."""
+    """It names the other one; the connector itself, which is to be changed, is no other one."""
     owner = {**CLASS, "name": "owner", "topics": "t"}
     assert worker.ask("POST", "/connectors", json={"name": "owner", "config": owner}).status_code == 201
     texts = []
