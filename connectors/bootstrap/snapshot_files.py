@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from msgspec import UNSET, Struct
 
-from compactor.errors import FoldError
-from compactor.snapshot import manifest, row_groups
+from compactor.snapshot import manifest
 from compactor.snapshot.content import APPEND
+from compactor.snapshot.file_reader import batches, open_file, read_file
 from compactor.snapshot.manifest import DataFile, Manifest
 from compactor.snapshot.typed_table import REST
 from compactor.storage.base import Storage
@@ -37,6 +36,10 @@ class SnapshotFiles(Struct, frozen=True):
     manifest: Manifest
 
     @property
+    def _folder(self) -> Storage:
+        return self.place.sub(self.id)
+
+    @property
     def is_typed(self) -> bool:
         """Whether the fields of keys or values are columns."""
         return self.manifest.typed is not UNSET
@@ -48,8 +51,8 @@ class SnapshotFiles(Struct, frozen=True):
 
     def columns(self) -> pa.Schema:
         """Reads the columns of its files, which are all alike. Raises MissingFileError if the snapshot was removed."""
-        with self._open(self.manifest.files[0]) as reader:
-            return reader.schema_arrow
+        with open_file(self._folder, self.manifest.files[0]) as opened:
+            return opened.schema_arrow
 
     def tables(self) -> Iterator[pa.Table]:
         """Yields the records of each file, and reads the next one meanwhile.
@@ -64,41 +67,18 @@ class SnapshotFiles(Struct, frozen=True):
                 yield table
 
     def _table(self, file: DataFile) -> pa.Table:
-        with self._open(file) as reader:
-            return reader.read()
+        with open_file(self._folder, file) as opened:
+            return opened.read()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yields the records in the order of the files. Raises MissingFileError if the snapshot was removed."""
         files = self.manifest.files
         with ExitStack() as stack:
-            ahead = [stack.enter_context(self._open(file)) for file in files[:_OPEN_AHEAD]]
-            for reader in ahead:
-                yield from row_groups.batches(reader, _ROWS)
+            ahead = [stack.enter_context(open_file(self._folder, file)) for file in files[:_OPEN_AHEAD]]
+            for opened in ahead:
+                yield from batches(opened, _ROWS)
         for file in files[_OPEN_AHEAD:]:
-            with self._open(file) as reader:
-                yield from row_groups.batches(reader, _ROWS)
-
-    @contextmanager
-    def _open(self, file: DataFile) -> Iterator[pq.ParquetFile]:
-        path = f"{self.id}/{file.path}"
-        with self.place.open_input(path, file.bytes) as stream, self._readable(path):
-            reader = pq.ParquetFile(stream)
-            if reader.metadata.num_rows != file.records:
-                raise self._damaged(path, f"it has {reader.metadata.num_rows:,} records, not {file.records:,}")
-            yield reader
-
-    @contextmanager
-    def _readable(self, path: str) -> Iterator[None]:
-        try:
-            yield
-        except (pa.ArrowException, OSError) as error:
-            raise self._damaged(path, str(error).partition("\n")[0][:200]) from error
-
-    def _damaged(self, path: str, said: str) -> FoldError:
-        return FoldError(
-            f"File {path} of the snapshot in {self.place.location} cannot be read: {said}.",
-            "Restore the file, or take a new snapshot: keyfold snapshot CONNECTOR.json.",
-        )
+            yield from read_file(self._folder, file, _ROWS)
 
 
 def newest_snapshot(place: Storage) -> SnapshotFiles:

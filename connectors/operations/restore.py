@@ -22,13 +22,13 @@ from msgspec import UNSET, Struct
 
 from compactor.bin_packing import AtMost, pack, unit_weight
 from compactor.decode_errors import UNDECODABLE
-from compactor.errors import DamagedFileError
+from compactor.errors import DamagedFileError, FoldError
 from compactor.json_types import decoded_as
 from compactor.model.record import HEADERS, TopicPartition
-from compactor.runs.checksums import readable, sha256_of
-from compactor.snapshot import row_groups
+from compactor.runs.checksums import sha256_of
 from compactor.snapshot.content import APPEND
-from compactor.snapshot.manifest import DataFile, Manifest, Typed
+from compactor.snapshot.file_reader import open_file, read_file
+from compactor.snapshot.manifest import Manifest, Typed
 from connectors.config.clients.merged import client_config
 from connectors.config.topics import is_internal
 from connectors.config.worker import WorkerConfig
@@ -184,8 +184,11 @@ def _check_columns(snapshot: SnapshotFolder, said: Manifest, converters: Mapping
         _check_typed(snapshot, said, said.typed, converters)
     at = "timestamp" if said.typed is UNSET else "_timestamp"
     for file in said.files:
-        with readable(snapshot.files, file.path), snapshot.files.open_input(file.path, file.bytes) as source:
-            timeless = _timeless(_footer(snapshot, file, source), at)
+        try:
+            with open_file(snapshot.files, file) as opened:
+                timeless = _timeless(opened.metadata, at)
+        except FoldError as error:
+            raise DamagedFileError(error.message, _VERIFY) from error
         if timeless:
             raise UsageError(
                 f"{snapshot.location}/{file.path} has {timeless:,} records with times that no snapshot can tell.",
@@ -229,13 +232,6 @@ def _check_same(progress: _Progress | None, begun: _Progress, done: int) -> None
             f"{done:,} records of {progress.snapshot} were written by other converters, or other settings of them.",
             "Give those with which the restore began (--connector, --with), or name a new topic.",
         )
-
-
-def _footer(snapshot: SnapshotFolder, file: DataFile, source: pa.NativeFile) -> pq.FileMetaData:
-    try:
-        return pq.read_metadata(source)
-    except pa.ArrowException as error:
-        raise DamagedFileError(f"{snapshot.location}/{file.path} is no Parquet file: {error}.", _VERIFY) from error
 
 
 def _timeless(footer: pq.FileMetaData, name: str) -> int:
@@ -361,7 +357,7 @@ class _Rows:
             if sha256_of(self._snapshot.files, file.path, file.bytes) != file.sha256:
                 place = f"{self._snapshot.location}/{file.path}"
                 raise DamagedFileError(f"{place} is damaged: it is not what was written.", _VERIFY)
-            for batch in _read(self._snapshot, file):
+            for batch in read_file(self._snapshot.files, file, _RECORDS):
                 if done < batch.num_rows:
                     yield self._plain(batch.slice(done))
                 done = max(0, done - batch.num_rows)
@@ -385,16 +381,6 @@ def _batches(rows: _Rows, done: int) -> Iterator[list[SentRecord]]:
     """Yields the records from the one with the number `done` on, those of one transaction each."""
     records = (record for batch in rows.batches(done) for record in _made(batch, rows.topic))
     return pack(records, AtMost(_RECORDS, unit_weight), AtMost(_BYTES, lambda record: record.size))
-
-
-def _read(snapshot: SnapshotFolder, file: DataFile) -> Iterator[pa.RecordBatch]:
-    place = snapshot.files
-    with (
-        readable(place, file.path),
-        place.open_input(file.path, file.bytes) as source,
-        pq.ParquetFile(source) as opened,
-    ):
-        yield from row_groups.batches(opened, _RECORDS)
 
 
 def _made(batch: pa.RecordBatch, topic: str) -> Iterator[SentRecord]:

@@ -15,14 +15,13 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from msgspec import UNSET, Struct
 
 from compactor.errors import FoldError, MissingFileError
 from compactor.model.key_hash import plain_hashes
-from compactor.runs.checksums import readable
-from compactor.snapshot import manifest, row_groups
+from compactor.snapshot import manifest
 from compactor.snapshot.content import APPEND
+from compactor.snapshot.file_reader import read_file
 from compactor.snapshot.manifest import Manifest
 from compactor.storage.spill_file import SpillFile
 from connectors.errors import UsageError
@@ -92,21 +91,13 @@ class _Side:
         """Yields its rows: the key as bytes, its partition (0 unless `with_place`), and what is compared."""
         for file in self.said.files:
             try:
-                yield from self._rows_of(file.path, file.bytes, with_place=with_place)
-            except (pa.ArrowException, MissingFileError) as error:
-                raise FoldError(
-                    f"{self._snapshot.location}/{file.path} cannot be read: {error}.",
-                    "keyfold snapshot verify says what is wrong with it.",
-                ) from error
+                for batch in read_file(self._snapshot.files, file, _ROWS):
+                    places = batch[self._place] if with_place else pa.array(np.zeros(batch.num_rows, np.int32))
+                    columns = {_PARTITION: places, _KEY: _key_bytes(batch[self._key])}
+                    yield pa.table({**columns, **{f"_{name}": batch[name] for name in self.compared}})
+            except MissingFileError as error:
+                raise FoldError(error.message, "keyfold snapshot verify says what else is wrong.") from error
             read(file.bytes)
-
-    def _rows_of(self, path: str, size: int, *, with_place: bool) -> Iterator[pa.Table]:
-        place = self._snapshot.files
-        with readable(place, path), place.open_input(path, size) as source, pq.ParquetFile(source) as opened:
-            for batch in row_groups.batches(opened, _ROWS):
-                places = batch[self._place] if with_place else pa.array(np.zeros(batch.num_rows, np.int32))
-                columns = {_PARTITION: places, _KEY: _key_bytes(batch[self._key])}
-                yield pa.table({**columns, **{f"_{name}": batch[name] for name in self.compared}})
 
 
 def diff_snapshots(
@@ -120,8 +111,8 @@ def diff_snapshots(
 
     A key counts once for each partition, unless both snapshots have one record of it over all partitions. `tell` is
     told each key that differs, `read` the bytes of each file that was read. There is a bucket for each `bucket_bytes`
-    of the files. Raises UsageError if the snapshots cannot be compared, FoldError if a file is damaged, StorageError,
-    OSError if there is no room for the buckets.
+    of the files. Raises UsageError if the snapshots cannot be compared, FoldError if a file is damaged or missing,
+    StorageError, OSError if there is no room for the buckets.
     """
     sides = _Side(old), _Side(new)
     with_place = _with_place(sides)
