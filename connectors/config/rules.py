@@ -195,20 +195,21 @@ def _compared_keys(identity: str, policy: frozenset[str]) -> Iterator[Fault]:
         yield Fault("compaction.key.identity", text)
 
 
+def _not_default(key: str, default: str, value: str, reasons: Mapping[str, bool]) -> Iterator[Fault]:
+    """Yields the `reasons` that hold for which the setting `key` cannot have another value than its `default`."""
+    if value != default:
+        yield from (Fault(key, f'"{value}" cannot be: {reason}.') for reason, holds in reasons.items() if holds)
+
+
 def _by_what_is_kept(key: str, default: str, value: str, policy: frozenset[str], index: str) -> Iterator[Fault]:
-    """Yields what keeps the setting `key` from being another than `default`."""
-    if value == default:
-        return
     reasons = {
         "no keys are compared without compact in cleanup.policy": "compact" not in policy,
         "what is kept of a key is found by an index of keys, and state.index is never": index == "never",
     }
-    yield from (Fault(key, f'"{value}" cannot be: {reason}.') for reason, holds in reasons.items() if holds)
+    yield from _not_default(key, default, value, reasons)
 
 
-def _scope(scope: str, policy: frozenset[str], index: str, headers: bool) -> Iterator[Fault]:  # noqa: FBT001
-    if scope == "partition":
-        return
+def _scope(scope: str, policy: frozenset[str], index: str, headers: object) -> Iterator[Fault]:
     reasons = {
         "it needs cleanup.policy=compact alone: retention would take a winner before what it has beaten": (
             policy != {"compact"}
@@ -218,14 +219,10 @@ def _scope(scope: str, policy: frozenset[str], index: str, headers: bool) -> Ite
             not headers
         ),
     }
-    yield from (
-        Fault("compaction.scope", f'"{scope}" cannot be: {reason}.') for reason, holds in reasons.items() if holds
-    )
+    yield from _not_default("compaction.scope", "partition", scope, reasons)
 
 
 def _unchanged(way: str, template: str, policy: frozenset[str], index: str) -> Iterator[Fault]:
-    if way == "send":
-        return
     reasons = {
         "nothing is published with output.topic=none": template == "none",
         "it needs cleanup.policy=compact alone: what retention takes of the output would not come again": (
@@ -233,9 +230,7 @@ def _unchanged(way: str, template: str, policy: frozenset[str], index: str) -> I
         ),
         "records are compared by an index of keys, and state.index is never": index == "never",
     }
-    yield from (
-        Fault("publish.unchanged", f'"{way}" cannot be: {reason}.') for reason, holds in reasons.items() if holds
-    )
+    yield from _not_default("publish.unchanged", "send", way, reasons)
 
 
 _NO_PLACE: Final = "has no effect without snapshot.location; set that too."
