@@ -13,11 +13,6 @@ from typing import Any, Final
 from msgspec import Struct
 
 
-def names_code(name: str) -> bool:
-    """Returns whether pyiceberg runs a class that its property `name` names."""
-    return name.startswith("py-") or name.endswith(("-impl", ".impl"))
-
-
 class ClassName(Struct, frozen=True):
     """A class by the name that a file has: `java` is its name in Connect, `place` is `module:class` of ours.
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from compactor.storage.locations import is_local
-from connectors.class_names import names_code
 from connectors.config.errors import Fault
 from connectors.placeholders import Limits
+from connectors.tables.stores import names_code
 
 CATALOG: Final = "iceberg.db"
 """The SQL catalog of Iceberg tables, a file in the snapshot location."""

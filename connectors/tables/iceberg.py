@@ -40,10 +40,10 @@ from pyiceberg.transforms import (
 from compactor.errors import SnapshotError
 from compactor.snapshot.partitions import IDENTITY, PartitionField
 from compactor.storage.base import Storage
-from connectors.class_names import names_code
 from connectors.tables.columns import ICEBERG, TableFormat, far_times, names_in
 from connectors.tables.iceberg_columns import evolve, unused_schemas
 from connectors.tables.positions import PLACE
+from connectors.tables.stores import names_code
 from connectors.tables.table_files import TableChange, TableConflictError, TableFile, TableHead
 from connectors.tables.table_partitions import foreign, noted_partitions, values_in, with_partitions
 

@@ -24,9 +24,9 @@ from requests.adapters import BaseAdapter, HTTPAdapter
 from urllib3 import HTTPResponse
 
 from compactor.json_types import decoded_as
-from connectors.class_names import names_code
 from connectors.issued_secrets import LONGEST, issued_secrets
 from connectors.registry.http_client import HttpAnswer, HttpClient, HttpRequest, NoCookies
+from connectors.tables.stores import names_code
 from connectors.tables.time_limit import CALLS_S
 
 MAX_BYTES: Final = 8 << 20

@@ -1,4 +1,4 @@
-"""Says how the libraries of tables reach an object store, by what the worker's settings say of it. Pure."""
+"""Says how the libraries of tables reach catalogs and object stores, by what settings and properties say. Pure."""
 
 from __future__ import annotations
 
@@ -17,6 +17,11 @@ _S3: Final = {
 }
 """obstore's names of what is set, with pyiceberg's. A role is not among them: pyiceberg takes it by other credentials;
 where none are set, it finds those of the environment by itself."""
+
+
+def names_code(name: str) -> bool:
+    """Returns whether pyiceberg runs a class that its property `name` names."""
+    return name.startswith("py-") or name.endswith(("-impl", ".impl"))
 
 
 def delta_options(bucket: StoreBucket | None) -> dict[str, str] | None:
