@@ -56,11 +56,18 @@ NO_OPTIONS: Final = StoreOptions()
 """What the environment says, as for the clouds' own tools."""
 
 
-def open_storage(location: str, options: StoreOptions = NO_OPTIONS, *, shared: bool = False) -> Storage:
+def open_storage(
+    location: str,
+    options: StoreOptions = NO_OPTIONS,
+    *,
+    shared: bool = False,
+    environ: Mapping[str, str] = os.environ,
+) -> Storage:
     """Opens the storage at `location`; a folder is made with the first file, a bucket has to be there.
 
     Of a folder only this account may read what is made there; if it is `shared`, also the accounts that may read the
-    folder `location` (none, if keyfold makes that folder). Raises StorageError for any other scheme.
+    folder `location` (none, if keyfold makes that folder). `environ` may allow endpoints without TLS, by the variables
+    of the clouds' own tools. Raises StorageError for any other scheme.
     """
     if (fault := location_fault(location)) is not None:
         raise UnsupportedStorageError(
@@ -71,7 +78,7 @@ def open_storage(location: str, options: StoreOptions = NO_OPTIONS, *, shared: b
         path = location if _SCHEME.match(location) is None else unquote(urlsplit(location).path)
         return LocalStorage(path, path if shared else None)
     url = urlsplit(location)
-    return ObjectStorage(_bucket(url, options), unquote(url.path))
+    return ObjectStorage(_bucket(url, options, environ), unquote(url.path))
 
 
 def is_local(location: str) -> bool:
@@ -107,17 +114,17 @@ def azure_account(location: str) -> str | None:
     return (url.hostname or "").partition(".")[0] if url.scheme == "abfss" else None
 
 
-def _bucket(url: SplitResult, options: StoreOptions) -> StoreBucket:
+def _bucket(url: SplitResult, options: StoreOptions, environ: Mapping[str, str]) -> StoreBucket:
     if url.scheme != "abfss":
-        return _of_scheme(url.scheme, url.netloc, options)
-    bucket = _of_scheme("az", url.username or "", options)
+        return _of_scheme(url.scheme, url.netloc, options, environ)
+    bucket = _of_scheme("az", url.username or "", options, environ)
     account = (url.hostname or "").partition(".")[0]
     return replace(bucket, options=tuple(sorted({**dict(bucket.options), "account_name": account}.items())))
 
 
-def _of_scheme(scheme: str, name: str, options: StoreOptions) -> StoreBucket:
+def _of_scheme(scheme: str, name: str, options: StoreOptions, environ: Mapping[str, str]) -> StoreBucket:
     own: Mapping[str, str] = {"s3": options.s3, "gs": options.gs, "az": options.az}[scheme]
-    # The clouds' own variable: obstore does not look at it once it is given any option of a client.
-    named = os.environ.get(_ALLOWS_HTTP[scheme], "").strip().lower() in {"true", "1"}
+    # obstore does not look at the variable itself once it is given any option of a client.
+    named = environ.get(_ALLOWS_HTTP[scheme], "").strip().lower() in {"true", "1"}
     allows_http = named or scheme in options.allow_http
     return StoreBucket(scheme, name, tuple(sorted(own.items())), allows_http, options.times)

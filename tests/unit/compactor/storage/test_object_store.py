@@ -29,7 +29,6 @@ from compactor.storage.request_counts import REQUESTS
 from tests.support.cli import environment
 from tests.support.kafka import wait_until
 from tests.support.stores.faulty_proxy import NO_FAULTS, Faults, FaultyProxy, Request, faulty_proxy
-from tests.support.stores.moto_server import moto_server
 from tests.support.stores.running import BUCKET, RunningStore
 
 RACERS = 20
@@ -40,10 +39,9 @@ QUICK = pytest.mark.parametrize("times", [StoreTimes(retry_s=1)])
 """Requests that fail are given up soon."""
 
 
-@pytest.fixture(scope="module")
-def store() -> Iterator[RunningStore]:
-    with moto_server() as running:
-        yield running
+@pytest.fixture
+def store(moto: RunningStore) -> RunningStore:
+    return moto
 
 
 @pytest.fixture
@@ -373,9 +371,19 @@ def test_the_host_of_abfss_names_the_account() -> None:
     first, second = (open_storage(f"abfss://box@{one}.dfs.core.windows.net/x") for one in ("first", "second"))
     assert isinstance(first, ObjectStorage)
     assert isinstance(second, ObjectStorage)
-    assert dict(first._bucket.options)["account_name"] == "first"
-    assert first._bucket != second._bucket
+    assert dict(first.bucket.options)["account_name"] == "first"
+    assert first.bucket != second.bucket
     assert first.location == "az://box/x"
+
+
+@pytest.mark.parametrize(("text", "allowed"), [("TRUE", True), (" 1 ", True), ("false", False), ("", False)])
+def test_endpoints_without_tls_are_allowed_by_the_clouds_own_variable(text: str, allowed: bool) -> None:
+    """Each store has its own; another cloud's says nothing of it."""
+    s3 = open_storage("s3://box/x", environ={"AWS_ALLOW_HTTP": text})
+    azure = open_storage("abfss://box@account.dfs.core.windows.net/x", environ={"AWS_ALLOW_HTTP": text})
+    assert isinstance(s3, ObjectStorage)
+    assert isinstance(azure, ObjectStorage)
+    assert (s3.bucket.allow_http, azure.bucket.allow_http) == (allowed, False)
 
 
 def test_azure_copies_nothing() -> None:
