@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from _typeshed import FileDescriptorLike
     from pyspark.sql import SparkSession
 
+    from tests.support.stores.running import RunningStore
+
 ROOT = Path(__file__).parent.parent
 settings.register_profile("keyfold", deadline=None)  # how long an example takes says something of the machine
 settings.load_profile("keyfold")
@@ -44,6 +46,14 @@ _SHARING = (
     *("test_rest.py", "test_snapshot_resume.py"),
 )
 """Files of e2e/ whose tests share what took a worker or a connector some seconds to make."""
+
+_ASKED = {
+    "cluster": ("CLUSTER", "make cluster starts a Spark cluster; it takes a quarter of an hour"),
+    "registry": ("REGISTRY", "make registry fetches Apicurio Registry"),
+    "stores": ("STORES", "make stores fetches S3Proxy and Azurite"),
+    "tables": ("TABLES", "make tables fetches Iceberg's REST catalog, DuckDB's extensions and another Spark"),
+}
+"""Folders whose tests run only if a variable of the environment asks for them, and why."""
 
 
 def pytest_configure() -> None:
@@ -90,6 +100,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         folder = _folder(item.path)
         item.add_marker(folder)
+        if (asked := _ASKED.get(_within(item.path).partition("/")[0])) and asked[0] not in os.environ:
+            item.add_marker(pytest.mark.skip(reason=asked[1]))
         if item.get_closest_marker("long") and "LONG" not in os.environ:
             item.add_marker(pytest.mark.skip(reason="make long runs it"))
         if folder not in _DEALT or (folder == "e2e" and item.path.name in _SHARING):
@@ -136,6 +148,15 @@ def _store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
     """The one broker of the session; tests keep apart by the names of their topics."""
     with EmbeddedKafka(tmp_path_factory.mktemp("kafka")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def moto() -> Iterator[RunningStore]:
+    """The one server of S3 and Glue of the session; tests keep apart by prefixes of its bucket."""
+    from tests.support.stores.moto_server import moto_server
+
+    with moto_server() as running:
         yield running
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,13 +15,10 @@ from tests.support.stores.chosen import running_store
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skips these tests unless they are asked for: each has to start a Spark of three processes or more."""
-    skip = pytest.mark.skip(reason="make cluster starts a Spark cluster; it takes a quarter of an hour")
+    """Gives each test time to start a Spark of three processes or more."""
     for item in items:
         if "tests/cluster" in item.path.as_posix():
             item.add_marker(pytest.mark.timeout(600))
-            if "CLUSTER" not in os.environ:
-                item.add_marker(skip)
 
 
 @pytest.fixture(scope="session", autouse=True)

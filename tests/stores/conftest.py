@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
 
 from tests.support.stores.azurite import azurite
 from tests.support.stores.gcs_mock import gcs_mock
-from tests.support.stores.moto_server import moto_server
 from tests.support.stores.running import RunningStore
 from tests.support.stores.s3proxy import s3proxy
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skips these tests unless they are asked for: they fetch S3Proxy and Azurite once."""
-    skip = pytest.mark.skip(reason="make stores fetches S3Proxy and Azurite")
-    for item in items:
-        if "tests/stores" in item.path.as_posix() and "STORES" not in os.environ:
-            item.add_marker(skip)
-
-
-@pytest.fixture(scope="session")
-def moto() -> Iterator[RunningStore]:
-    """A running moto."""
-    with moto_server() as running:
-        yield running
 
 
 @pytest.fixture(scope="session")

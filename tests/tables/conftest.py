@@ -2,29 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
 
 from tests.support.lake.rest_catalog import rest_catalog
-from tests.support.stores.moto_server import moto_server
 from tests.support.stores.running import BUCKET, RunningStore
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skips these tests unless they are asked for: they fetch a catalog, DuckDB and Spark once."""
-    skip = pytest.mark.skip(reason="make tables fetches Iceberg's REST catalog, DuckDB's extensions and another Spark")
-    for item in items:
-        if "tests/tables" in item.path.as_posix() and "TABLES" not in os.environ:
-            item.add_marker(skip)
-
-
-@pytest.fixture(scope="session")
-def moto() -> Iterator[RunningStore]:
-    """A running moto: S3 and Glue."""
-    with moto_server() as running:
-        yield running
 
 
 @pytest.fixture(scope="session")

@@ -14,8 +14,8 @@ import pytest
 
 from tests.unit.test_structure import ROOT
 
-REPLACED = 163  # `monkeypatch.setattr`, `patch.setattr`, `patch.object`: a name of a module or class is replaced
-PRIVATE = 79  # `thing._name`, `from package.module import _name`
+REPLACED = 161  # `monkeypatch.setattr`, `patch.setattr`, `patch.object`: a name of a module or class is replaced
+PRIVATE = 76  # `thing._name`, `from package.module import _name`
 
 PRODUCT = ("compactor", "connectors", "benchmarks")
 # Public in spite of their names: of named tuples and of Python itself.

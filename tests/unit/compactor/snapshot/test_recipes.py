@@ -14,7 +14,7 @@ import pytest
 from pyarrow.fs import FileSystem, LocalFileSystem, copy_files
 
 from tests.support.snapshot_recipes import CHOICE, TYPED, recipes, run, snapshots, typed_snapshot
-from tests.support.stores.moto_server import moto_server
+from tests.support.stores.running import RunningStore
 
 LIVING = [("ann", "a"), ("bob", "b")]
 
@@ -84,23 +84,22 @@ def test_polars(resolved: str) -> None:
     assert sorted(zip(customers["key"], customers["value"], strict=True)) == LIVING
 
 
-def test_a_bucket(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bucket(folder: Path, moto: RunningStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Arrow and DuckDB read the newest snapshot from an S3 server, whose endpoint is put into the location."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "k")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
     location = "s3://my-bucket/snapshots/customers/customers"
     (recipe,) = recipes()["In a bucket"]
-    with moto_server() as server:
-        httpx.put(f"{server.url}/my-bucket").raise_for_status()
-        there = f"{location}?scheme=http&region=us-east-1&endpoint_override={server.url.partition('//')[2]}"
-        store, topic = FileSystem.from_uri(there)
-        source, newest = folder / "snapshots/customers/customers", _newest(folder)
-        for part in ("LATEST", f"{newest}/data"):
-            copy_files(
-                str(source / part), f"{topic}/{part}", source_filesystem=LocalFileSystem(), destination_filesystem=store
-            )
-        assert recipe.count(location) == 1
-        assert sorted(run(recipe.replace(location, there))["customers"].fetchall()) == LIVING
+    httpx.put(f"{moto.url}/my-bucket").raise_for_status()
+    there = f"{location}?scheme=http&region=us-east-1&endpoint_override={moto.url.partition('//')[2]}"
+    store, topic = FileSystem.from_uri(there)
+    source, newest = folder / "snapshots/customers/customers", _newest(folder)
+    for part in ("LATEST", f"{newest}/data"):
+        copy_files(
+            str(source / part), f"{topic}/{part}", source_filesystem=LocalFileSystem(), destination_filesystem=store
+        )
+    assert recipe.count(location) == 1
+    assert sorted(run(recipe.replace(location, there))["customers"].fetchall()) == LIVING
 
 
 def _newest(folder: Path) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -19,17 +18,15 @@ from compactor.storage.locations import open_storage
 from tests.support.brokerless import BrokerlessConnector
 from tests.support.engine import row
 from tests.support.local_spark import LocalSpark
-from tests.support.stores.moto_server import moto_server
 from tests.support.stores.running import BUCKET, RunningStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.fixture(scope="module")
-def store() -> Iterator[RunningStore]:
-    with moto_server() as running:
-        yield running
+@pytest.fixture
+def store(moto: RunningStore) -> RunningStore:
+    return moto
 
 
 def copied(store: RunningStore, folder: Path, prefix: str) -> Storage:

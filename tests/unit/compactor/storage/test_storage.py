@@ -24,14 +24,7 @@ from compactor.storage.local import LocalStorage
 from compactor.storage.locations import open_storage
 from compactor.storage.object_client import ObjectClient, StoreBucket
 from tests.support.memory.storage import FailingStorage, MemoryStorage
-from tests.support.stores.moto_server import moto_server
 from tests.support.stores.running import RunningStore
-
-
-@pytest.fixture(scope="module")
-def moto() -> Iterator[RunningStore]:
-    with moto_server() as running:
-        yield running
 
 
 @pytest.fixture(params=["local", "memory", "failing", "s3"])

@@ -25,7 +25,7 @@ from connectors.errors import SupersededError
 from connectors.runtime.lifecycle import TargetState
 from connectors.runtime.store.connector_store import FOLDER, ConnectorStore, StoredConnector
 from tests.support.cli import worker_file
-from tests.support.stores.moto_server import moto_server
+from tests.support.stores.running import RunningStore
 
 CONFIG: Final = {"name": "a", "connector.class": "keyfold.CompactedTopic", "topics": "t"}
 START_S: Final = 30.0
@@ -325,23 +325,24 @@ def test_a_second_worker_gets_it_when_the_first_has_ended(folder: Path, store: C
     store.release()
 
 
-def test_it_lies_in_a_bucket(tmp_path: Path) -> None:
+def test_it_lies_in_a_bucket(tmp_path: Path, moto: RunningStore) -> None:
     """By the same names; the lock is a lease there."""
-    with moto_server() as running:
-        worker = load_worker(worker_file(tmp_path, **{"storage.location": running.location, **running.worker_keys()}))
-        store, other = ConnectorStore.of(worker), ConnectorStore.of(worker)
-        assert store.claim()
-        assert not other.claim()
-        for one in (connector("a"), connector("b"), connector("b", TargetState.PAUSED)):
-            store.put(one)
-        store.delete("a")
-        store.put_target("c", TargetState.STOPPED)
-        assert list(other.connectors()) == [connector("b", TargetState.PAUSED)]
-        assert target(other, "c") is TargetState.STOPPED
-        assert worker_storage(worker).list(f"{FOLDER}/connectors") == [version("a", 2), version("b", 2)]
-        store.put(connector("a"))
-        with pytest.raises(SupersededError):
-            other.put(connector("a", TargetState.STOPPED))
-        store.release()
-        assert other.claim()
-        other.release()
+    worker = load_worker(
+        worker_file(tmp_path, **{"storage.location": f"{moto.location}/{tmp_path.name}", **moto.worker_keys()})
+    )
+    store, other = ConnectorStore.of(worker), ConnectorStore.of(worker)
+    assert store.claim()
+    assert not other.claim()
+    for one in (connector("a"), connector("b"), connector("b", TargetState.PAUSED)):
+        store.put(one)
+    store.delete("a")
+    store.put_target("c", TargetState.STOPPED)
+    assert list(other.connectors()) == [connector("b", TargetState.PAUSED)]
+    assert target(other, "c") is TargetState.STOPPED
+    assert worker_storage(worker).list(f"{FOLDER}/connectors") == [version("a", 2), version("b", 2)]
+    store.put(connector("a"))
+    with pytest.raises(SupersededError):
+        other.put(connector("a", TargetState.STOPPED))
+    store.release()
+    assert other.claim()
+    other.release()
