@@ -17,6 +17,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
@@ -30,7 +31,14 @@ from compactor.storage.limits import LARGE_BYTES
 from connectors.tables.columns import DELTA, TableFormat
 from connectors.tables.positions import PLACE
 from connectors.tables.table_files import TableChange, TableConflictError, TableFile, TableHead
-from connectors.tables.table_partitions import foreign, noted_partitions, plain_text, values_in, with_partitions
+from connectors.tables.table_partitions import (
+    foreign,
+    noted_partitions,
+    plain_text,
+    remove_empty_folders,
+    values_in,
+    with_partitions,
+)
 
 _KEPT_BY: Final = frozenset({"delta.deletedFileRetentionDuration", "delta.logRetentionDuration"})
 """Properties by which a table's owner says how long its older versions stay."""
@@ -119,7 +127,9 @@ class DeltaFiles:
         """Removes the files and the log entries of all versions but the newest, which gets a checkpoint.
 
         An entry has the least and the greatest values of its file. Of files that no version names only ours go: another
-        writer may be about to commit its own.
+        writer may be about to commit its own. Entries and checkpoints also name the files that were removed, by paths
+        that have the values of their partitions. So a commit of nothing comes first, and the checkpoint has no such
+        file.
         """
         try:
             table = self._opened()
@@ -128,15 +138,46 @@ class DeltaFiles:
         rules = sorted(_KEPT_BY.intersection(table.metadata().configuration))
         if rules:
             return f"the table sets {' and '.join(rules)}"
+        if self._names_removed(_entry(table.version())):
+            table = self._forget(table)
         newest = table.version()
         table.create_checkpoint()
+        self._forget_removed(newest)
         named = {unquote(row["path"]) for row in pa.table(table.get_add_actions()).to_pylist()}
         unneeded = set(table.vacuum(0, dry_run=True, enforce_retention_duration=False))
         there = {info.path for info in self._place.walk("")}
         own = {path for path in there if _OWN_FILE.fullmatch(path)} - named
         old = {path for path in there if (entry := _ENTRY.match(path)) and int(entry[1]) < newest}
         self._place.delete_all(sorted(unneeded | own | old))
+        remove_empty_folders(self._place)
         return None
+
+    def _names_removed(self, entry: str) -> bool:
+        return self._place.exists(entry) and b'"remove"' in self._place.read(entry, LARGE_BYTES)
+
+    def _forget(self, table: DeltaTable) -> DeltaTable:
+        """Commits nothing, with the properties of our last commit; returns the table with that version."""
+        said = CommitProperties(self._noted(table.version()), max_commit_retries=0)
+        try:
+            table.create_write_transaction([], "append", table.schema(), commit_properties=said)
+        except CommitFailedError as error:
+            raise TableConflictError from error
+        return self._opened()
+
+    def _forget_removed(self, version: int) -> None:
+        """Writes the checkpoint of `version` again without the files that were removed."""
+        path, hint = f"_delta_log/{version:020}.checkpoint.parquet", "_delta_log/_last_checkpoint"
+        with self._place.open_input(path) as opened:
+            actions = pq.read_table(opened)
+        kept = actions.filter(pc.is_null(actions["remove"]))
+        if kept.num_rows == actions.num_rows:
+            return
+        written = pa.BufferOutputStream()
+        pq.write_table(kept, written)
+        data = written.getvalue().to_pybytes()
+        self._place.write(path, data)
+        said = {**json.loads(self._place.read(hint)), "size": kept.num_rows, "sizeInBytes": len(data)}
+        self._place.write(hint, json.dumps(said).encode())
 
     def _opened(self) -> DeltaTable:
         return DeltaTable(self._place.location, storage_options=self._options)
@@ -148,7 +189,7 @@ class DeltaFiles:
         """
         there = {info.path for info in self._place.walk("_delta_log")}
         for version in range(newest, -1, -1):
-            path = f"_delta_log/{version:020}.json"
+            path = _entry(version)
             if path not in there:
                 break
             lines = self._place.read(path, LARGE_BYTES).splitlines()
@@ -252,6 +293,10 @@ class _DeltaChange:
         """Removes the files."""
         with suppress(Exception):  # nothing names them
             self._place.delete_all([action.path for action in self._added])
+
+
+def _entry(version: int) -> str:
+    return f"_delta_log/{version:020}.json"
 
 
 def _app_of(version: TableVersion) -> str:

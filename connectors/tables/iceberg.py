@@ -45,7 +45,13 @@ from connectors.tables.iceberg_columns import evolve, unused_schemas
 from connectors.tables.positions import PLACE
 from connectors.tables.stores import names_code
 from connectors.tables.table_files import TableChange, TableConflictError, TableFile, TableHead
-from connectors.tables.table_partitions import foreign, noted_partitions, values_in, with_partitions
+from connectors.tables.table_partitions import (
+    foreign,
+    noted_partitions,
+    remove_empty_folders,
+    values_in,
+    with_partitions,
+)
 
 MADE_WITH: Final = {
     "format-version": "2",
@@ -182,6 +188,7 @@ class IcebergFiles:
             named = {path.rpartition("/")[2] for path in _paths(table)}
             cut_off = (info.path for info in self._own.walk(_DATA) if _OWN_FILE.fullmatch(info.path))
             self._own.delete_all([path for path in cut_off if path.rpartition("/")[2] not in named])
+            remove_empty_folders(self._own)
         current = table.metadata.current_snapshot_id
         names = sorted(name for name, ref in table.metadata.refs.items() if ref.snapshot_id != current)
         return f"branches or tags hold them: {', '.join(names)[:200]}" if names else None

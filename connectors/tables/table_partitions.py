@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 
 from compactor.errors import SnapshotError
 from compactor.snapshot.partitions import IDENTITY, PartitionField, parsed, text_of, values_of
+from compactor.storage.base import Storage
 
 _PARTITION_BY: Final = "keyfold.partition.by"
 """The property of a commit that says the partitions of its files."""
@@ -44,3 +48,11 @@ def plain_text(field: PartitionField, value: Any) -> str | None:
     if value is None or field.transform != IDENTITY:
         return None if value is None else text_of(field, value)
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def remove_empty_folders(place: Storage) -> None:
+    """Removes the folders of a table that have no file any more: their names have the values of partitions."""
+    if place.is_folder:
+        for folder, _, _ in os.walk(place.location, topdown=False):
+            with suppress(OSError):  # it has files
+                Path(folder).rmdir()

@@ -15,20 +15,25 @@ from compactor.storage.limits import LARGE_BYTES
 
 
 def files_with(data: bytes, *places: Path | Storage) -> list[str]:
-    """Returns the files that have `data`, in rows, in values of Avro, or as they are; temporary ones too."""
+    """Returns the files and folders that have `data`, in rows, in values of Avro, as they are, or in their names."""
     files = (file for place in places for file in _files(place))
     return [name for name, content in files if any(data in leaf for leaf in _leaves_of(name, content))]
 
 
 def _files(place: Path | Storage) -> Iterator[tuple[str, bytes]]:
     if isinstance(place, Path):  # without keyfold, which might not list all
-        yield from ((str(path), path.read_bytes()) for path in sorted(place.rglob("*")) if path.is_file())
+        yield from ((str(path), _content(path)) for path in sorted(place.rglob("*")))
     else:
         files = (*place.walk(""), *place.unfinished(""))
         yield from ((f"{place.location}/{each.path}", place.read(each.path, LARGE_BYTES)) for each in files)
 
 
+def _content(path: Path) -> bytes:
+    return path.read_bytes() if path.is_file() else b""
+
+
 def _leaves_of(name: str, content: bytes) -> Iterable[bytes]:
+    yield name.encode()
     yield content
     if name.endswith(".parquet"):
         yield from _leaves(pq.ParquetFile(io.BytesIO(content)).read().to_pylist())

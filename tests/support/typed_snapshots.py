@@ -77,7 +77,7 @@ class TypedConnector:
 
     def take(self, *, again: bool = True) -> Taken:
         """Takes a snapshot of what is folded."""
-        self._now_ms += 1
+        self._now_ms += 1_000  # ids begin with the second
         self.snapshots.take(self._now_ms, again=again)
         return self.newest()
 

@@ -108,6 +108,8 @@ def _typed_facts(typed: Typed) -> Iterator[tuple[str, str]]:
     if typed.converters:
         named = (f"{side} {own.get('class', 'unknown')}" for side, own in sorted(typed.converters.items()))
         yield "converters", ", ".join(named)
+    if typed.partition_by:
+        yield "folders by", one_line(", ".join(typed.partition_by))
     names = [f"{column} is the field {field}" for column, field in typed.renamed.items()]
     if names:
         more = f" and {len(names) - _RENAMED:,} more" if len(names) > _RENAMED else ""

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from compactor.errors import SnapshotError
 from tests.support.engine import row
+from tests.support.erasure import files_with
 from tests.support.tables import Tables
 from tests.support.typed_snapshots import TypedConnector
 
@@ -86,6 +87,24 @@ def test_small_files_are_gathered_by_partition(kind: str, tmp_path: Path) -> Non
     table.take("n", [("k3", None)])
     assert len(before) == 12
     assert len(before & table.tables.files()) == 11
+
+
+@BOTH
+@pytest.mark.parametrize("whole", [False, True])
+def test_an_erasure_leaves_no_word_of_a_partition(kind: str, whole: bool, tmp_path: Path) -> None:
+    """Neither folders, nor the log of Delta, name the partition of a row that is gone; commits go on."""
+    table, folder = PartitionedTable(kind, tmp_path), tmp_path / "snapshots" / "c" / "t" / kind
+    gone = "zz-who-wants-to"
+    table.take("name", _values(("a", 1), (gone, 2), (gone, 3)))
+    if whole:  # every file is replaced for a column that becomes another
+        table.take("name", [("k1", {"name": "a", "n": 1, "more": 1})])
+    left = table.take("name", [("k2", None), ("k3", None)])
+    assert files_with(gone.encode(), folder)
+    newest = table.tables.version("s", [[]])
+    assert table.tables.tables.purge(newest) is None
+    assert (files_with(gone.encode(), folder), left) == ([], [("a", 1)])
+    assert table.take("name", [("k4", {"name": "d", "n": 4})]) == [("a", 1), ("d", 4)]
+    assert table.tables.tables.purge(newest) is None
 
 
 def test_partitions_of_iceberg_may_change(tmp_path: Path) -> None:

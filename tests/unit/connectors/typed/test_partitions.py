@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from connectors.errors import ConfigError
 from connectors.typed.given_columns import columns_of
 from connectors.typed.kinds import text_of
 from tests.support.engine import row
+from tests.support.snapshot_recipes import PAGE
 from tests.support.typed_snapshots import Taken, TypedConnector
 
 PLAIN = {"value.converter": "keyfold.Json", "value.converter.schemas.enable": "false"}
@@ -78,6 +80,17 @@ def test_each_partition_has_its_folder(tmp_path: Path) -> None:
     assert sorted(zip(*table.to_pydict().values(), strict=True), key=str) == expected
     frame = pd.read_parquet(data, partitioning=None)
     assert sorted(zip(frame["n"], frame["country"], strict=True), key=str) == expected
+
+
+def test_the_query_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/snapshots.md: the line that reads folders is run as it stands, but for the names of its columns."""
+    taken = _taken(tmp_path, "country, day(at)", [{"country": each, "n": n} for n, each in enumerate(("DE", None))])
+    (query,) = re.findall(r"(?m)^    (SELECT .*)$", PAGE.read_text(encoding="utf-8"))
+    (tmp_path / "snapshots" / "c").rename(tmp_path / "snapshots" / "orders")
+    (tmp_path / "snapshots" / "orders" / "t").rename(tmp_path / "snapshots" / "orders" / "orders")
+    monkeypatch.chdir(tmp_path)
+    assert duckdb.execute(query.replace("status, total", "n, country")).fetchall() == [(0, "DE")]
+    assert len(taken.files) == 2
 
 
 def test_partitions_are_of_times(tmp_path: Path) -> None:
