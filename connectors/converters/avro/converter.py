@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
 
+from connectors.converters.avro import large_values
 from connectors.converters.avro.branches import writer_of_branches
 from connectors.converters.avro.column_values import AvroColumnReader, column_reader
 from connectors.converters.avro.fields import AvroFields
@@ -156,7 +157,7 @@ class AvroConverter(RegisteredConverter):
         try:
             for convert in (written.convert, written.branches):
                 value = value if convert is None else convert(value)
-            fastavro.schemaless_writer(buffer, written.avro, value)
+            large_values.write(buffer, written.avro, value)
         except PortionLateError:
             raise
         except Exception as error:  # noqa: BLE001  # fastavro raises what it stumbles over
@@ -167,7 +168,7 @@ class AvroConverter(RegisteredConverter):
         """See `Converter.written_like`."""
         schema_id, start, _ = self.wire.read((), data)
         buffer = io.BytesIO()
-        fastavro.schemaless_writer(buffer, self._reader(schema_id).avro, value)
+        large_values.write(buffer, self._reader(schema_id).avro, value)
         return data[:start] + buffer.getvalue()
 
     def fields_of(self, headers: Headers, data: bytes) -> WrittenFields | None:
@@ -200,7 +201,7 @@ class AvroConverter(RegisteredConverter):
             if read.convert or read.branches:  # it is read in another form to be written
                 by_name = BY_NAME if read.branches else {}
                 value = fastavro.schemaless_reader(stream_of(data, start), read.avro, None, **by_name)
-            fastavro.schemaless_writer(again, read.avro, value if read.branches is None else read.branches(value))
+            large_values.write(again, read.avro, value if read.branches is None else read.branches(value))
         except PortionLateError:
             raise
         except Exception as error:  # noqa: BLE001  # fastavro raises what it stumbles over

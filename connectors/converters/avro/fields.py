@@ -6,9 +6,9 @@ import io
 from collections.abc import Callable, Iterable
 from typing import Any, Self
 
-import fastavro
 from msgspec.structs import replace
 
+from connectors.converters.avro import large_values
 from connectors.converters.written_fields import ENVELOPE, WrittenFields
 from connectors.data.schema import Schema, Type
 from connectors.errors import DataError
@@ -64,7 +64,7 @@ class AvroFields(WrittenFields):
         written.write(self._head)
         try:
             value = self._value if self._branches is None else self._branches(self._value)
-            fastavro.schemaless_writer(written, self._avro, value)
+            large_values.write(written, self._avro, value)
         except Exception as error:  # noqa: BLE001  # fastavro raises what it stumbles over
             raise DataError(f"The value does not fit its schema: {reason_of(error)}.") from None
         return written.getvalue()
