@@ -36,6 +36,9 @@ KeyfoldError (compactor.errors)
 ├── SparkClusterError             4  a Spark cluster did not take the worker, or gave it no executor that works
 ├── SparkGoneError                1  Spark's JVM has ended under a running worker
 ├── StorageError                  4  (compactor.errors)
+│   ├── DamagedFileError          1  it is the same later
+│   ├── MissingFileError          1
+│   └── UnreadableFileError       1
 ├── NotVisibleError               4  (compactor.errors)
 ├── SnapshotHiddenError           4  (compactor.errors)
 ├── FencedError                   5  (compactor.errors)
@@ -254,6 +257,9 @@ _EXIT_CODES: tuple[tuple[type[KeyfoldError], int], ...] = (
     (ConfigError, EXIT_CONFIG),
     (BusyError, EXIT_UNREACHABLE),
     (UnreachableError, EXIT_UNREACHABLE),
+    (DamagedFileError, EXIT_FAILED),
+    (MissingFileError, EXIT_FAILED),
+    (UnreadableFileError, EXIT_FAILED),
     (StorageError, EXIT_UNREACHABLE),
     (NotVisibleError, EXIT_UNREACHABLE),
     (SnapshotHiddenError, EXIT_UNREACHABLE),

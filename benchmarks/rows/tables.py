@@ -72,7 +72,6 @@ def _tables(folder: Path) -> TopicTables:
         "connector.class": "keyfold.CompactedTopic",
         "topics": "t",
         "snapshot.location": str(folder),
-        "snapshot.value.format": "typed",
         "snapshot.table": "delta",
     }
     tables = tables_of(ConnectorConfig.model_validate(given), LocalStorage(str(folder)), lambda: False)

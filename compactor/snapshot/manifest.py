@@ -326,7 +326,11 @@ def path_of(place: Storage, folder: str) -> str | None:
 
 def read(place: Storage, folder: str) -> Manifest:
     """Reads the manifest of the snapshot in `folder`, by any of NAMES. Raises MissingFileError and as `decode` does."""
-    return decode(place.read(path_of(place, folder) or f"{folder}/{NAME}", LARGE_BYTES))
+    path = path_of(place, folder) or f"{folder}/{NAME}"
+    try:
+        return decode(place.read(path, LARGE_BYTES))
+    except FoldError as error:
+        raise FoldError(f"{place.location}/{path}: {error.message}", error.action) from None
 
 
 def misfits(place: Storage, folder: str) -> tuple[Misfits, ...]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from difflib import get_close_matches
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
@@ -91,6 +92,24 @@ def check_columns(fields: Sequence[PartitionField], schema: pa.Schema) -> None:
                 f"No typed snapshot can be taken by {_SETTING}={field}: there is a column {field.name}, which readers "
                 "take from the folders.",
                 f"Set another {_SETTING}.",
+            )
+
+
+def check_names(fields: Sequence[PartitionField], names: Collection[str], topic: str) -> None:
+    """Raises SnapshotError if a column is not among `names`, those that records of `topic` have or had.
+
+    Otherwise a misspelt name would have all rows in one partition, that of null.
+    """
+    for field in fields:
+        if field.column not in names:
+            lowered = {name.lower(): name for name in names if len(name) <= _LONGEST_NAME}
+            nearest = get_close_matches(field.column.lower(), lowered, 1)
+            hint = f"; did you mean {lowered[nearest[0]]}?" if nearest else "."
+            raise SnapshotError(
+                f"No typed snapshot of topic {topic} can be taken by {_SETTING}={field}: no record has a field "
+                f"{field.column}{hint}",
+                f"Correct {_SETTING}. If records get that field later, set it then; a topic without it needs a "
+                "connector of its own.",
             )
 
 

@@ -11,6 +11,7 @@ import inspect
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -78,16 +79,25 @@ class _Report(msgspec.Struct):
     first: list[Unplaced] = []
 
 
-def kept_columns(place: Storage, state: CatalogState, topic: str) -> Mapping[str, str]:
-    """Returns what the newest snapshot of `topic` hands on to the next one, by side; nothing if it cannot be read."""
+class EarlierColumns(NamedTuple):
+    """The columns of the newest snapshot: what it hands on to the next one, by side, and their names."""
+
+    kept: Mapping[str, str] = MappingProxyType({})
+    names: frozenset[str] = frozenset()
+
+
+def earlier_columns(place: Storage, state: CatalogState, topic: str) -> EarlierColumns:
+    """Returns the columns of the newest snapshot of `topic`; none if there is none, or it cannot be read."""
     newest = next(reversed(state.snapshots_of(topic)), None)
     if newest is None:
-        return {}
+        return EarlierColumns()
     try:
-        typed = manifest.read(place, newest.path).typed
+        read = manifest.read(place, newest.path)
     except (StorageError, FoldError):
-        return {}
-    return {} if typed is UNSET else typed.kept
+        return EarlierColumns()
+    if read.typed is UNSET:
+        return EarlierColumns()
+    return EarlierColumns(read.typed.kept, frozenset(column.name for column in read.schema))
 
 
 def write_typed(
@@ -97,13 +107,13 @@ def write_typed(
     logs: Sequence[PartitionLog],
     inputs: SnapshotInputs,
     typed: TypedInputs,
-    kept: Mapping[str, str],
+    earlier: EarlierColumns,
 ) -> WrittenFiles:
     """Writes what a snapshot of `logs`, one topic's, holds below `folder`/data.
 
-    Columns begin with those `kept` of an earlier snapshot. If there are other connectors, one of Spark's tasks is left
+    Columns begin with those of an `earlier` snapshot. If there are other connectors, one of Spark's tasks is left
     to them: those here may wait for a registry, or read records that are made to take long. Raises SnapshotError if a
-    registry does not answer, or a column that is to be text is not UTF-8.
+    registry does not answer, a column that is to be text is not UTF-8, or one of partitions is none of the records.
     """
     most = most_tasks(spark.sparkContext.defaultParallelism)
     work = split_work(logs, inputs.mode, most)
@@ -116,7 +126,9 @@ def write_typed(
         kinds |= _surveyed(spark, storage, work, inputs.mode, unknown, most)
     taken = {"value": [*METADATA, *REST.values()], "key": []}
     with _reading("columns"):
-        layouts = {side: types.layout(kinds[side], kept.get(side), taken[side]) for side, types in sides.items()}
+        layouts = {
+            side: types.layout(kinds[side], earlier.kept.get(side), taken[side]) for side, types in sides.items()
+        }
     table = TypedTable(
         layouts=layouts,
         metadata=typed.metadata,
@@ -125,6 +137,8 @@ def write_typed(
         appends=inputs.mode != LATEST,
     )
     partitions.check_columns(typed.partitions, table.schema)
+    if any(column not in taken["value"] for column in table.schema.names):  # otherwise no record has a value
+        partitions.check_names(typed.partitions, earlier.names.union(table.schema.names), logs[0].topic)
     mode, file_bytes = inputs.mode, inputs.file_bytes
 
     is_alone = len(work) == 1

@@ -17,7 +17,7 @@ from compactor.snapshot import location, manifest
 from compactor.snapshot.content import APPEND, records_of
 from compactor.snapshot.data_files import write_data
 from compactor.snapshot.manifest import Manifest, SnapshotInputs, WrittenFiles
-from compactor.snapshot.typed_files import kept_columns, write_typed
+from compactor.snapshot.typed_files import earlier_columns, write_typed
 from compactor.storage.base import Storage
 
 if TYPE_CHECKING:
@@ -56,8 +56,8 @@ def write_snapshot(
     elif inputs.typed is None:
         made = write_data(spark, storage, place.sub(path), logs, inputs)
     else:
-        kept = kept_columns(place, state, topic)
-        made = write_typed(spark, storage, place.sub(path), logs, inputs, inputs.typed, kept)
+        earlier = earlier_columns(place, state, topic)
+        made = write_typed(spark, storage, place.sub(path), logs, inputs, inputs.typed, earlier)
     hit("snapshot.write")
     written = manifest.manifest_of(state, logs, made, now_ms, inputs)
     _check_counts(written, made.left_out, records_of(logs, inputs.mode))

@@ -2,8 +2,9 @@
 
 What is slow to import (pyspark, confluent_kafka, duckdb) is imported in the command that needs it. The exit codes:
 
-0 done or clean SIGTERM · 1 a connector FAILED · 2 usage · 3 configuration · 4 broker or storage unreachable
-5 fenced by a newer owner · 6 an erasure waits for the end of tombstones · 130 interrupted by Ctrl-C
+0 done or clean SIGTERM · 1 a connector FAILED, or a file is damaged · 2 usage · 3 configuration
+4 broker or storage unreachable · 5 fenced by a newer owner · 6 an erasure waits for the end of tombstones
+130 interrupted by Ctrl-C
 """
 
 from __future__ import annotations

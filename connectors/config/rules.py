@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
+from compactor.snapshot.partitions import PartitionField
 from connectors.chain.hidden_values import places_of
 from connectors.config import errors
 from connectors.config.errors import Fault
 from connectors.config.schema_file_rules import partition_faults, schema_file_faults
+from connectors.config.snapshots import typed_by
 from connectors.config.table_rules import catalog_file_faults, fixed_table_faults, rest_table_faults, table_faults
 from connectors.config.topics import is_internal, is_topic_name
 
@@ -155,6 +158,19 @@ def _typed_columns(
             yield Fault("snapshot.string.columns", f"{side} has its own type with snapshot.{side}.format=typed.")
 
 
+def _typed_by_others(
+    of_values: str | None,
+    of_keys: str | None,
+    strings: frozenset[str],
+    table: str,
+    schema_file: Path | None,
+    partitions: tuple[PartitionField, ...],
+) -> Iterator[Fault]:
+    makes = typed_by(table, schema_file, partitions, of_keys)
+    if of_values is None and makes and "value" in strings:
+        yield Fault("snapshot.string.columns", f"value has its own type with {makes}.")
+
+
 def _raw_copy(policy: frozenset[str], template: str, location: str | None, mode: str) -> Iterator[Fault]:
     if "compact" in policy:
         if mode == "append":
@@ -251,6 +267,17 @@ RULES: Final[tuple[tuple[tuple[str, ...], Rule], ...]] = (
     ),
     (
         (
+            "snapshot_value_format",
+            "snapshot_key_format",
+            "snapshot_string_columns",
+            "snapshot_table",
+            "snapshot_schema_file",
+            "snapshot_partition_by",
+        ),
+        _typed_by_others,
+    ),
+    (
+        (
             "snapshot_schema_file",
             "snapshot_location",
             "snapshot_value_format",
@@ -299,6 +326,7 @@ _QUOTE_NOTHING: Final = frozenset(
         _needs_letters,
         _snapshots_need_place,
         _typed_columns,
+        _typed_by_others,
         _raw_copy,
         _regex_output,
         rest_table_faults,

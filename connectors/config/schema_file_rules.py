@@ -38,8 +38,8 @@ def schema_file_faults(
         return
     if location is None:
         yield Fault(_KEY, "has no effect without snapshot.location; set that too.")
-    if of_values != "typed":
-        yield Fault(_KEY, "has no effect without snapshot.value.format=typed; set that too.")
+    if of_values == "bytes":
+        yield Fault(_KEY, "has no effect with snapshot.value.format=bytes; remove that.")
     if not _is_plain(written):
         yield Fault(_KEY, "has no effect: values have schemas; it is for keyfold.Json with schemas.enable=false alone.")
     yield from _file_faults(path, partitions)
@@ -57,8 +57,8 @@ def partition_faults(
         return
     if location is None:
         yield Fault(_PARTITIONS, "has no effect without snapshot.location; set that too.")
-    if "typed" not in (of_values, of_keys):
-        yield Fault(_PARTITIONS, "has no effect without snapshot.value.format=typed; set that too.")
+    if of_values == "bytes" and of_keys != "typed":
+        yield Fault(_PARTITIONS, "has no effect with snapshot.value.format=bytes; remove that.")
     for field in fields:
         if field.column in METADATA and field.column not in metadata:
             yield Fault(_PARTITIONS, f"names {field.column}, which snapshot.metadata.columns has to have, too.")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, InstanceOf, ValidationInfo
@@ -51,6 +53,19 @@ PartitionsOrNone = Annotated[
 _snapshots: Final = partial(setting, group="Snapshots")
 
 
+def typed_by(table: str, schema_file: Path | None, partitions: Sequence[PartitionField], of_keys: str | None) -> str:
+    """Returns the setting that has effect on typed values alone, and so makes them typed; an empty text if none does.
+
+    Partitions may be by the columns of typed keys, and then say nothing of values.
+    """
+    given = {
+        "snapshot.table": table != "none",
+        "snapshot.schema.file": schema_file is not None,
+        "snapshot.partition.by": bool(partitions) and of_keys != "typed",
+    }
+    return next((name for name, is_given in given.items() if is_given), "")
+
+
 class SnapshotConfig(BaseModel):
     """What a connector file says of snapshots."""
 
@@ -78,16 +93,17 @@ class SnapshotConfig(BaseModel):
     """What a snapshot has of values: `bytes`, as they are kept, or `typed`, a column for each field
     ([snapshots.md](snapshots.md#typed-columns)).
 
-    Not set: `typed` if values have another converter than `keyfold.Bytes`, otherwise `bytes`. A topic whose newest
-    snapshot has bytes keeps them. So does a connector with `snapshot.string.columns`."""
+    Not set: `typed` with `snapshot.table`, `snapshot.schema.file` or `snapshot.partition.by`. Otherwise `typed` if
+    values have another converter than `keyfold.Bytes`, else `bytes`; a topic whose newest snapshot has bytes keeps
+    them, and so does a connector with `snapshot.string.columns`."""
     snapshot_key_format: SnapshotFormat | None = _snapshots("snapshot.key.format", None, importance="medium")
     """The same of keys, in the column `_key`."""
     snapshot_schema_file: FilePath | None = _snapshots("snapshot.schema.file", None, importance="low")
     """A file with the Avro schema of the columns that plain JSON becomes, in place of inferred ones
     ([snapshots.md](snapshots.md#a-given-schema)); a relative path counts from the folder of the connector file.
 
-    It is read when the connector starts. It needs `keyfold.Json` with `schemas.enable=false` and
-    `snapshot.value.format=typed`. Over REST it may be one that `config.providers.file.param.allowed.paths` allows."""
+    It is read when the connector starts, and needs `keyfold.Json` with `schemas.enable=false`. Over REST it may be one
+    that `config.providers.file.param.allowed.paths` allows."""
     snapshot_metadata_columns: MetadataColumns = _snapshots(
         "snapshot.metadata.columns", "_key,_partition,_offset,_timestamp,_headers", importance="low"
     )
@@ -96,19 +112,28 @@ class SnapshotConfig(BaseModel):
     """Size at which a data file of a snapshot ends and the next begins."""
     snapshot_partition_by: PartitionsOrNone = _snapshots("snapshot.partition.by", "none", importance="low")
     """Columns by which typed snapshots and tables have partitions, with commas between them: `country`,
-    `day(created)`; also `year`, `month` and `hour` ([snapshots.md](snapshots.md#partitions)).
-
-    It needs `snapshot.value.format=typed` or `snapshot.key.format=typed`."""
+    `day(created)`; also `year`, `month` and `hour` ([snapshots.md](snapshots.md#partitions))."""
     snapshot_table: Annotated[Literal["none", "delta", "iceberg"], ANY_CASE] = _snapshots(
         "snapshot.table", "none", importance="medium"
     )
     """The format of a table that each snapshot makes equal to the topic's state ([tables.md](tables.md)); it has the
     columns of a typed snapshot.
 
-    It needs `snapshot.value.format=typed`, and `pip install 'keyfold[tables]'`."""
+    It needs `pip install 'keyfold[tables]'`."""
     snapshot_table_name: Text = _snapshots("snapshot.table.name", "${topic}", importance="low")
     """The Iceberg table of a topic: its name, or with its namespace in front of it, which is the connector's name
     otherwise. What a name may not have becomes `_`."""
     iceberg_catalog: Annotated[dict[str, str], family_texts(catalog_faults)] = family("iceberg.catalog.")
     """A property of pyiceberg's catalog: `iceberg.catalog.type`, `iceberg.catalog.uri`. Without any, tables are in an
     SQL catalog in `snapshot.location`."""
+
+    @property
+    def typed_by(self) -> str:
+        """The setting besides `snapshot.value.format` that makes values typed; an empty text if none does."""
+        of_keys = self.snapshot_key_format
+        return typed_by(self.snapshot_table, self.snapshot_schema_file, self.snapshot_partition_by, of_keys)
+
+    @property
+    def format_of_values(self) -> SnapshotFormat | None:
+        """What a snapshot has of values if a setting says so."""
+        return self.snapshot_value_format or ("typed" if self.typed_by else None)

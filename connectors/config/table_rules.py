@@ -49,7 +49,7 @@ def catalog_faults(properties: Mapping[str, str]) -> Iterator[Fault]:
 
 
 def table_faults(
-    kind: str, name: str, catalog: Mapping[str, str], location: str | None, of_values: str
+    kind: str, name: str, catalog: Mapping[str, str], location: str | None, of_values: str | None
 ) -> Iterator[Fault]:
     """Yields what keeps tables of `kind` from being written, and settings that have no effect."""
     if kind != "iceberg":
@@ -58,10 +58,9 @@ def table_faults(
         yield from (Fault(key, without) for key, is_given in given.items() if is_given)
     if kind == "none":
         return
-    if of_values != "typed":
-        yield Fault(
-            "snapshot.table", f'"{kind}" cannot be: a table has typed columns; set snapshot.value.format=typed.'
-        )
+    if of_values == "bytes":
+        text = "cannot be: a table has typed columns; remove snapshot.value.format=bytes."
+        yield Fault("snapshot.table", f'"{kind}" {text}')
     yield from _place_faults(kind, catalog, location)
     if not all(part.strip() for part in name.split(".")):
         yield Fault("snapshot.table.name", f'"{name}" has an empty part between dots.')

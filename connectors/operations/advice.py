@@ -107,11 +107,13 @@ def advice(
 def _no_table(config: ConnectorConfig, spec: ChainSpec) -> Iterator[Fault]:
     """Yields the settings of typed snapshots by which there are no columns to ask for by name."""
     written = {"key": spec.written_key, "value": spec.written_value}
-    given = {"key": config.snapshot_key_format, "value": config.snapshot_value_format}
+    given = {"key": config.snapshot_key_format, "value": config.format_of_values}
     for side in (side for side in given if given[side] == "typed" and written[side].is_bytes):
+        is_said = side == "key" or config.snapshot_value_format is not None
         yield Fault(
-            f"snapshot.{side}.format",
-            f"typed makes one column of bytes: no converter reads the {side}s. Set {side}.converter, as keyfold.Json.",
+            f"snapshot.{side}.format" if is_said else config.typed_by,
+            f"{'typed' if is_said else 'it'} makes one column of bytes: no converter reads the {side}s. "
+            f"Set {side}.converter, as keyfold.Json.",
         )
     if given["key"] == "typed" and "_key" not in config.snapshot_metadata_columns:
         yield Fault("snapshot.key.format", "typed makes no column: snapshot.metadata.columns lacks _key. Add it there.")

@@ -22,7 +22,7 @@ from msgspec import UNSET, Struct
 
 from compactor.bin_packing import AtMost, pack, unit_weight
 from compactor.decode_errors import UNDECODABLE
-from compactor.errors import DamagedFileError, FoldError
+from compactor.errors import DamagedFileError, FoldError, MissingFileError
 from compactor.json_types import decoded_as
 from compactor.model.record import HEADERS, TopicPartition
 from compactor.runs.checksums import sha256_of
@@ -189,6 +189,8 @@ def _check_columns(snapshot: SnapshotFolder, said: Manifest, converters: Mapping
                 timeless = _timeless(opened.metadata, at)
         except FoldError as error:
             raise DamagedFileError(error.message, _VERIFY) from error
+        except MissingFileError as error:
+            raise DamagedFileError(f"{snapshot.location}/{file.path} is missing.", _VERIFY) from error
         if timeless:
             raise UsageError(
                 f"{snapshot.location}/{file.path} has {timeless:,} records with times that no snapshot can tell.",

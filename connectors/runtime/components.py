@@ -79,7 +79,7 @@ def typed_of(
     """Makes what a connector's typed snapshots are made by; None if it has none, or has them of bytes."""
     if connector.snapshot_location is None:
         return None
-    given = {"key": connector.snapshot_key_format, "value": connector.snapshot_value_format}
+    given = {"key": connector.snapshot_key_format, "value": connector.format_of_values}
     written = {"key": chain.written_key, "value": chain.written_value}
     by_default = frozenset(
         side

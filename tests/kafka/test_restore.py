@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -236,7 +237,7 @@ def test_a_restore_does_not_go_on_with_other_converters(
 
 
 def test_a_damaged_file_is_not_sent(broker: EmbeddedKafka, tmp_path: Path, target: tuple[str, Path]) -> None:
-    """Its checksum is compared before its first record goes."""
+    """Its checksum is compared before its first record goes; the error names it, and it is the same later."""
     topic, worker = target
     damaged = KeptSnapshots(tmp_path / "damaged")
     damaged.keep([row(0, number, b"k%d" % number, b"value") for number in range(10)])
@@ -245,9 +246,37 @@ def test_a_damaged_file_is_not_sent(broker: EmbeddedKafka, tmp_path: Path, targe
     data.write_bytes(content.replace(b"value", b"other", 1))
     assert data.read_bytes() != content
     result = invoke("restore", damaged.topic, "--topic", topic, "--create", "--worker", worker)
-    assert "is damaged" in result.stderr, result.stderr
-    assert result.exit_code != 0
+    assert f"/{data.name} is damaged" in result.stderr, result.stderr
+    assert "next: keyfold snapshot verify" in result.stderr
+    assert result.exit_code == 1
     assert _there(broker.bootstrap, topic) == []
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda data: data.unlink(), "is missing"),
+        (lambda data: data.write_bytes(data.read_bytes()[:-9]), "cannot be read"),
+        (
+            lambda data: data.write_bytes(data.read_bytes()[:-200] + bytes(192) + data.read_bytes()[-8:]),
+            "cannot be read",
+        ),
+    ],
+    ids=["gone", "cut", "end overwritten"],
+)
+def test_a_file_that_is_no_parquet_file_is_named(
+    broker: EmbeddedKafka, tmp_path: Path, target: tuple[str, Path], damage: Callable[[Path], object], said: str
+) -> None:
+    """It ends the restore before a record goes, with the file's name, what to do, and 1: later it is the same."""
+    topic, worker = target
+    snapshots = KeptSnapshots(tmp_path / "damaged")
+    snapshots.keep([row(0, number, b"k%d" % number, b"value") for number in range(10)])
+    (data,) = (snapshots.topic / "current").iterdir()
+    damage(data)
+    result = invoke("restore", snapshots.topic, "--topic", topic, "--create", "--worker", worker)
+    assert f"/{data.name} {said}" in result.stderr, result.stderr
+    assert "next: keyfold snapshot verify" in result.stderr
+    assert result.exit_code == 1
 
 
 @pytest.mark.long

@@ -49,7 +49,6 @@ class Tables:
             "connector.class": "keyfold.CompactedTopic",
             "topics": "t",
             "snapshot.location": place.location,
-            "snapshot.value.format": "typed",
             "snapshot.table": kind,
             **settings,
         }

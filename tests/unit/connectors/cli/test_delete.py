@@ -162,7 +162,7 @@ def test_what_is_told_names_what_stays() -> None:
     """Outputs that are not asked for, and what nothing shows to be ours, with what follows from it."""
     plan = DeletionPlan(connector="c", outputs=(OutputTopic("t.compacted", "id"),), snapshots=("c/t/1",))
     found = DeletionPreview(plan, 3, 30, False, True, HELD, ("cat-1",), ("u.compacted",), None, False, "folder/c")
-    tables = {"snapshot.table": "iceberg", "snapshot.value.format": "typed", "value.converter": "keyfold.String"}
+    tables = {"snapshot.table": "iceberg", "value.converter": "keyfold.String"}
     least = {"name": "c", "connector.class": "keyfold.CompactedTopic", "topics": "t", "snapshot.location": "s"}
     config = ConnectorConfig.model_validate({**least, **tables})
     told = "\n".join(command.lines_of(found, config))

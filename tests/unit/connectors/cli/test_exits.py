@@ -5,7 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import CatalogError, FencedError, KeyfoldError, StorageError
+from compactor.errors import (
+    CatalogError,
+    DamagedFileError,
+    FencedError,
+    KeyfoldError,
+    MissingFileError,
+    StorageError,
+    UnreadableFileError,
+)
 from connectors import errors
 from connectors.cli import main
 from tests.support.cli import command, connector_file, environment, invoke, keep, own_logging, row, worker_file
@@ -18,6 +26,9 @@ from tests.support.cli import command, connector_file, environment, invoke, keep
         (errors.ConfigError("m"), 3),
         (errors.UnreachableError("m"), 4),
         (StorageError("m"), 4),
+        (DamagedFileError("m"), 1),
+        (MissingFileError("m"), 1),
+        (UnreadableFileError("m"), 1),
         (FencedError("m"), 5),
         (errors.DataLossError("m"), 1),
         (CatalogError("m"), 1),
@@ -25,7 +36,7 @@ from tests.support.cli import command, connector_file, environment, invoke, keep
     ],
 )
 def test_each_kind_of_error_has_its_exit_code(error: Exception, code: int) -> None:
-    """1 FAILED or unexpected, 2 usage, 3 configuration, 4 unreachable, 5 fenced."""
+    """1 FAILED, damaged or unexpected, 2 usage, 3 configuration, 4 unreachable, 5 fenced."""
     with own_logging():
         assert main.exit_of(error).exit_code == code
 

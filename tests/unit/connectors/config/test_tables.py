@@ -13,14 +13,14 @@ BASE = {
     "connector.class": "keyfold.CompactedTopic",
     "topics": "db.orders",
     "snapshot.location": "/snapshots",
-    "snapshot.value.format": "typed",
 }
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"snapshot.table": "delta", "snapshot.value.format": "bytes"}, "set snapshot.value.format=typed"),
+        ({"snapshot.table": "delta", "snapshot.value.format": "bytes"}, "remove snapshot.value.format=bytes"),
+        ({"snapshot.table": "delta", "snapshot.string.columns": "value"}, "value has its own type with snapshot.table"),
         ({"snapshot.table": "delta", "snapshot.location": "none"}, "has no effect without snapshot.location"),
         ({"snapshot.table": "delta", "snapshot.location": "az://b/p"}, "in folders and on S3 only"),
         ({"snapshot.table": "iceberg", "snapshot.location": "s3://b/p"}, "set iceberg.catalog.type"),

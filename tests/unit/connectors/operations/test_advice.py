@@ -92,7 +92,13 @@ def warnings(
             {"topics": "a", "snapshot.location": "s", "snapshot.value.format": "typed"},
             {},
             "snapshot.value.format",
-            "bytes",
+            "typed makes one column of bytes",
+        ),
+        (
+            {"topics": "a", "snapshot.location": "s", "snapshot.table": "delta"},
+            {},
+            "snapshot.table",
+            "it makes one column of bytes",
         ),
         (
             {

@@ -42,10 +42,14 @@ def _typed(settings: dict[str, str], worker: dict[str, str] | None = None) -> tu
         ({"snapshot.value.format": "typed"}, {"value"}, set()),
         ({**JSON, **KEYS, "snapshot.string.columns": "value"}, set(), set()),
         (OUTPUT, {"value"}, {"value"}),
+        ({**JSON, "snapshot.table": "delta"}, {"value"}, set()),
+        ({"snapshot.table": "iceberg"}, {"value"}, set()),
+        ({**JSON, "snapshot.partition.by": "day(_timestamp)"}, {"value"}, set()),
+        ({"snapshot.key.format": "typed", "snapshot.partition.by": "day(_timestamp)"}, {"key"}, set()),
     ],
 )
 def test_what_has_a_converter_is_typed(settings: dict[str, str], typed: set[str], by_default: set[str]) -> None:
-    """A side with another converter than Bytes is typed, unless a setting says what it is."""
+    """A side with another converter than Bytes is typed, unless a setting says what it is, or needs it."""
     assert _typed(settings) == (typed, by_default)
 
 

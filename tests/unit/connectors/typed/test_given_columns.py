@@ -26,7 +26,6 @@ CONFIG = {
     "connector.class": "CompactedTopic",
     "topics": "t",
     "snapshot.location": "s",
-    "snapshot.value.format": "typed",
 }
 
 
@@ -162,7 +161,7 @@ def test_the_file_of_a_connector_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"snapshot.value.format": "bytes"}, "no effect without snapshot.value.format=typed"),
+        ({"snapshot.value.format": "bytes"}, "no effect with snapshot.value.format=bytes"),
         ({"value.converter.schemas.enable": "true"}, "keyfold.Json with schemas.enable=false alone"),
         ({"value.converter": "keyfold.String"}, "keyfold.Json with schemas.enable=false alone"),
         ({"snapshot.location": "none"}, "no effect without snapshot.location"),

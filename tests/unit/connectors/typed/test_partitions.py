@@ -173,6 +173,22 @@ def test_what_makes_no_partitions_fails_the_snapshot(tmp_path: Path, by: str, wh
     assert not [*(tmp_path / "snapshots" / "c" / "t").glob("*")]
 
 
+def test_a_column_that_no_record_has_fails_the_snapshot(tmp_path: Path) -> None:
+    """A misspelt name would have all rows in the partition of null; the error has topic, setting and nearest name."""
+    connector = TypedConnector(tmp_path, PLAIN)
+    connector.fold(_rows([{"Country": "A"}, {"n": 1}]))
+    connector.set(PLAIN, partitions="country")
+    said = "topic t can be taken by snapshot.partition.by=country: no record has a field country; did you mean Country"
+    with pytest.raises(SnapshotError, match=said):
+        connector.take()
+    assert not [*(tmp_path / "snapshots" / "c" / "t").glob("*")]
+    connector.set(PLAIN, partitions="day(nowhere)")
+    with pytest.raises(SnapshotError, match=r"by=day\(nowhere\): no record has a field nowhere\."):
+        connector.take()
+    connector.set(PLAIN, partitions="Country")
+    assert _folders(connector.take()) == ["Country=A", f"Country={NULL}"]
+
+
 def test_partitions_may_change(tmp_path: Path) -> None:
     """Other partitions make another snapshot, also if no record has changed; a column that is gone is null."""
     connector = TypedConnector(tmp_path, PLAIN)
@@ -181,8 +197,9 @@ def test_partitions_may_change(tmp_path: Path) -> None:
     assert _folders(connector.take(again=False)) == ["country=A"]
     connector.set(PLAIN, given=ORDERS, partitions="n")
     assert _folders(connector.take(again=False)) == ["n=1"]
-    connector.set(PLAIN, given=ORDERS, partitions="gone")
-    assert _folders(connector.take(again=False)) == [f"gone={NULL}"]
+    connector.set(PLAIN, given=text_of(pa.struct({"n": pa.int32()})), partitions="country")
+    connector.fold([row(0, 1, b"k00000", b'{"n": 2}')])
+    assert _folders(connector.take(again=False)) == [f"country={NULL}"]
 
 
 @pytest.mark.parametrize(
@@ -219,7 +236,7 @@ def test_a_setting_that_makes_no_folders_is_refused(text: str, why: str) -> None
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"snapshot.value.format": "bytes"}, "without snapshot.value.format=typed"),
+        ({"snapshot.value.format": "bytes"}, "no effect with snapshot.value.format=bytes"),
         ({"snapshot.location": "none"}, "without snapshot.location"),
         ({"snapshot.metadata.columns": "_key"}, "snapshot.metadata.columns has to have"),
     ],
@@ -227,6 +244,6 @@ def test_a_setting_that_makes_no_folders_is_refused(text: str, why: str) -> None
 def test_partitions_without_effect_are_refused(change: dict[str, str], why: str) -> None:
     """They need typed snapshots, with the column."""
     given = {"name": "c", "connector.class": "CompactedTopic", "topics": "t", "snapshot.location": "s", **PLAIN}
-    settings = {**given, "snapshot.value.format": "typed", "snapshot.partition.by": "day(_timestamp)", **change}
+    settings = {**given, "snapshot.partition.by": "day(_timestamp)", **change}
     with pytest.raises(ConfigError, match=why):
         ConnectorConfig.model_validate(settings)
