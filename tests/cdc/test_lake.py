@@ -14,7 +14,7 @@ from tests.cdc.test_tables import STATED
 from tests.support.cdc.encodings import Encoding
 from tests.support.cdc.equality import difference
 from tests.support.cdc.story import LIMIT_S, Story
-from tests.support.cdc.tables import TABLES
+from tests.support.cdc.tables import TABLES, Table
 from tests.support.lake.elsewhere import run_all_elsewhere
 
 pytestmark = pytest.mark.timeout(6 * LIMIT_S)
@@ -41,6 +41,7 @@ jars = [
     "org.xerial:sqlite-jdbc:3.50.3.0",
 ]
 settings = {
+    "spark.master": "local[2]",
     "spark.jars.packages": ",".join(jars),
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -66,24 +67,47 @@ def lake(story: Story) -> Path:
     return story.tables({f"{encoding}-{kind}": (encoding, kind) for encoding in _ENCODINGS for kind in _KINDS})
 
 
+@pytest.fixture(scope="session", params=_ENGINES)
+def read(request: pytest.FixtureRequest, story: Story, lake: Path) -> Mapping[tuple[str, str], pa.Table]:
+    """Every table as an engine reads it, by connector and topic; one process reads them all."""
+    names = [(f"{each}-{kind}", topic) for each in _ENCODINGS for kind in _KINDS for topic in _topics(story, each)]
+    reads = f"orders = {{f'{{c}} {{t}}': read(c.rpartition('-')[2], c, t) for c, t in {names!r}}}\n"
+    tables = run_all_elsewhere(_ENGINES[request.param] + reads, lake)
+    return {name: tables[" ".join(name)] for name in names}
+
+
 @pytest.mark.parametrize("encoding", _ENCODINGS)
 @pytest.mark.parametrize("kind", _KINDS)
-@pytest.mark.parametrize("engine", _ENGINES)
-def test_tables_are_equal(engine: str, kind: str, encoding: str, story: Story, lake: Path) -> None:
+def test_tables_are_equal(read: Mapping[tuple[str, str], pa.Table], kind: str, encoding: str, story: Story) -> None:
     """Every row and column of `SELECT *`, read by their types, for each table that the page calls equal."""
-    (of,) = (each for each in story.encodings if each.name == encoding)
-    tables = [table for table in TABLES if STATED[table.name, encoding] == "equal"]
-    topics = [of.topic(table.name) for table in tables]
-    reads = f"orders = {{topic: read({kind!r}, '{encoding}-{kind}', topic) for topic in {topics!r}}}\n"
-    read = run_all_elsewhere(_ENGINES[engine] + reads, lake)
+    of = _encoding(story, encoding)
     wrong: dict[str, str] = {}
-    for table, topic in zip(tables, topics, strict=True):
+    for table in _tables(encoding):
         wanted = story.wanted(table)
-        rows = list(_rows(read[topic], of, {column.name: column.type_name for column in wanted.columns}))
+        rows = list(
+            _rows(
+                read[f"{encoding}-{kind}", of.topic(table.name)],
+                of,
+                {column.name: column.type_name for column in wanted.columns},
+            )
+        )
         result = difference(wanted, of, rows)
         if not result.is_equal:
             wrong[table.name] = str(result)
     assert wrong == {}
+
+
+def _encoding(story: Story, name: str) -> Encoding:
+    (encoding,) = (each for each in story.encodings if each.name == name)
+    return encoding
+
+
+def _tables(encoding: str) -> list[Table]:
+    return [table for table in TABLES if STATED[table.name, encoding] == "equal"]
+
+
+def _topics(story: Story, encoding: str) -> list[str]:
+    return [_encoding(story, encoding).topic(table.name) for table in _tables(encoding)]
 
 
 def _rows(table: pa.Table, encoding: Encoding, types: Mapping[str, str]) -> Iterator[Mapping[str, Any] | None]:

@@ -39,6 +39,10 @@ _SHOWN: Final = 300
 """Characters of a reason that are shown: it may quote a record."""
 _DROPPED: Final = "Its chain drops a tombstone."
 _WHAT_NOW: Final = "Delete the keys at the source. Once keyfold get shows them with value null, run this command again."
+_LET_THROUGH: Final = (
+    "Let the chain make records without a value of deletes, of Debezium's by delete.tombstone.handling.mode=tombstone, "
+    "then run this command again."
+)
 _Event = tuple[bytes | None, Pairs]
 _TOMBSTONE: Final[_Event] = (None, ())
 
@@ -108,12 +112,12 @@ class _Search:
     def ended(self, connector: str) -> tuple[Deletion, ...]:
         """Returns what deletes each value. Raises UsageError if nothing does."""
         if self.left:
-            first = self._values[self.left[0]]
+            first, reason = self._values[self.left[0]], self._reasons[self.left[0]]
             raise UsageError(
                 f"Connector {connector}: of {len(self.left)} values no record of the source is known that deletes them "
                 f"through its transforms and converters. The first is at {first.topic}-{first.partition}, offset "
-                f"{first.offset}: {self._reasons[self.left[0]]} Nothing was done.",
-                _WHAT_NOW,
+                f"{first.offset}: {reason} Nothing was done.",
+                _LET_THROUGH if reason == _DROPPED else _WHAT_NOW,
             )
         return tuple(self._deletions[at] for at in range(len(self._values)))
 

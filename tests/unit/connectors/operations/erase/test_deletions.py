@@ -101,17 +101,23 @@ VALUE_KEY: Final = {
     [
         (JSON | VALUE_KEY, CHANGE, "Its chain refuses a tombstone"),
         (UNWRAP | JSON | {"transforms.e.delete.tombstone.handling.mode": "drop"}, CHANGE, "Its chain drops a tombston"),
+        (
+            UNWRAP | JSON | {"transforms.e.delete.tombstone.handling.mode": "rewrite"},
+            CHANGE,
+            "Its chain drops a tombston",
+        ),
         (JSON | UNWRAP, None, "it may be gone"),
         (JSON | TAKES_ID, None, "it may be gone"),
     ],
-    ids=["a key of the value", "deletes are dropped", "no event is there", "no key is there"],
+    ids=["a key of the value", "deletes are dropped", "deletes are rewritten", "no event is there", "no key is there"],
 )
 def test_what_nothing_deletes_is_refused(settings: dict[str, str], source: Sample | None, said: str) -> None:
     """With the place of the value, why, and what to do instead."""
     with pytest.raises(UsageError, match="t-1, offset 4") as raised:
         _deletion(chain_spec(settings), KEY, source)
     assert said in raised.value.message
-    assert "Delete the keys at the source" in raised.value.action
+    passes = "delete.tombstone.handling.mode=tombstone" if "drops" in said else "Delete the keys at the source"
+    assert passes in raised.value.action
 
 
 def test_a_key_of_a_record_that_is_gone_is_written_by_the_source_s_converter() -> None:
