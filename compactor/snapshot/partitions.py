@@ -140,6 +140,11 @@ def text_of(field: PartitionField, value: Any) -> str:
     return re.sub(f"[{_ESCAPED}]", lambda match: f"%{ord(match[0]):02X}", text)
 
 
+def without_values(path: str) -> str:
+    """Returns the path of a file with `…` for each value that the name of a folder has."""
+    return re.sub(r"(?<=/)([^/=]+=)[^/]+(?=/)", r"\1…", path)
+
+
 def may_be_unfit(field: PartitionField, kind: pa.DataType) -> bool:
     """Returns whether some values of a column of `kind` have no partition."""
     return pa.types.is_string(kind) or (pa.types.is_date32(kind) and field.transform == IDENTITY)

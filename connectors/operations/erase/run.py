@@ -18,6 +18,7 @@ from compactor.maintenance import Erased
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
 from compactor.snapshot import pins
+from compactor.snapshot.partitions import without_values
 from connectors.clock import SYSTEM_CLOCK, Clock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.engine_settings import kept_catalog
@@ -252,10 +253,17 @@ class Eraser:
             ended_ms=now_ms,
             state=state_of(result.findings, receipt.held),
             searched=result.searched,
-            files=result.files,
-            findings=result.findings,
+            files=tuple(map(self._named, result.files)),
+            findings=tuple(replace(each, file=self._named(each.file)) for each in result.findings),
             elsewhere=elsewhere(self._connector, self._clients(), self._state(), receipt.topics, now_ms),
         )
+
+    def _named(self, file: str) -> str:
+        """Returns the name of a file without the values of its partitions: a later erasure may be of these."""
+        place = None if self._place is None else f"{self._place.location}/"
+        if place is None or not file.startswith(place):
+            return file
+        return place + without_values(file.removeprefix(place))
 
     def _search(
         self,

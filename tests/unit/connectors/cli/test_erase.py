@@ -138,6 +138,22 @@ def test_a_misspelt_key_removes_no_snapshot(tmp_path: Path) -> None:
         assert shown["tables"] == tables, key
 
 
+def test_a_receipt_has_no_value_of_a_partition(tmp_path: Path) -> None:
+    """It may be that of a key which is erased later: the folder is named without it."""
+    keep(tmp_path, ROWS, [Publish(topic="orders", partition=0, end=4)])
+    folder = tmp_path / "snapshots" / "orders-keeper" / "orders" / "20260101T000000Z-00aa11" / "data" / "name=bob of it"
+    folder.mkdir(parents=True)
+    for name, keys in (("a", [b"bob"]), ("b", [7])):
+        pq.write_table(pa.table({"_key": keys, "_partition": [0], "_offset": [1]}), folder / f"{name}.parquet")
+    worker = worker_file(tmp_path, **{"erasure.key.file": str(tmp_path / "key.pem")})
+    connector = connector_file(tmp_path, **{"snapshot.location": str(tmp_path / "snapshots")})
+    shown = invoke("erase", connector, "--key", "nobody", "--json", "--worker", worker).stdout
+    assert "bob of it" not in shown
+    receipt = json.loads(shown)["signed"]["receipt"]
+    for files in (receipt["files"], [each["file"] for each in receipt["findings"]]):
+        assert f"{folder.parent}/name=…/b.parquet" in files
+
+
 def test_a_tombstone_that_is_not_published_is_waited_for(tmp_path: Path) -> None:
     """Not for ever: exit code 4, nothing is removed, and a further run goes on with the same receipt."""
     keep(tmp_path, ROWS)

@@ -10,6 +10,10 @@ from typing import Any
 import pytest
 
 from compactor.snapshot import pins
+from compactor.storage.local import LocalStorage
+from connectors.operations.snapshots.diff import diff_snapshots
+from connectors.operations.snapshots.verify import verify_snapshot
+from connectors.snapshot_folder import SnapshotFolder
 from tests.support.cli import ROOT, invoke
 from tests.support.engine import row
 from tests.support.kept_snapshots import KeptSnapshots
@@ -185,6 +189,17 @@ def test_a_manifest_leads_nowhere_else(kept: KeptSnapshots) -> None:
     path.write_text(path.read_text().replace("data/", "../data/"))
     (verified,) = _json("verify", kept.topic / kept.ids[0], exit_code=1)
     assert verified["faults"][0]["fault"] == "It is missing."
+
+
+def test_what_is_read_is_told(kept: KeptSnapshots) -> None:
+    """Verify and diff tell the bytes of each file that they have read: stderr has a line for each GiB of them."""
+    folders = [SnapshotFolder(LocalStorage(str(kept.topic)), name) for name in kept.ids]
+    sizes = [file.bytes for folder in folders for file in folder.manifest().files]
+    told: list[int] = []
+    for folder in folders:
+        verify_snapshot(folder, told.append)
+    diff_snapshots(folders[0], folders[1], read=told.append)
+    assert told == [*sizes, *sizes]
 
 
 def test_pin_and_unpin(kept: KeptSnapshots) -> None:
