@@ -2,10 +2,21 @@
 
 The model is Kafka Connect's `WorkerConnector`: an enum of states and one transition. A connector's thread makes one run
 after the other (`supervisor.py`); each takes over, reads and publishes until it ends. The target is the herder's: what
-REST, a file or SIGHUP wants. Everything that happens to a connector is an event, and goes through `transition`;
-docs/design.md ("A connector's life") draws what follows what.
+REST, a file or SIGHUP wants. Everything that happens to a connector is an event, and goes through `transition`:
 
-A connector that is to stop never goes back: what is wanted later begins with another supervisor.
+            START               UP             PAUSED
+    INIT ──────────► STARTING ──────► RUNNING ───────► PAUSED
+                      ▲ ▲ │              │  ◄───────      │
+                      │ │ │              │      UP        │
+                      │ │ └──────┬───────┴────────┬───────┘   (a run is under way: STARTING, RUNNING, PAUSED)
+                      │ │        │ RETRIABLE      │ RESTART
+                      │ │        ▼ or FATAL       ▼
+                      │ │  WAITING, FAILED ──► RESTARTING
+                      │ └────────┘ DUE   RESTART  │ the run has ended
+                      └───────────────────────────┘
+
+A connector that is to stop never goes back: what is wanted later begins with another supervisor. docs/design.md ("A
+connector's life") says who sends which event.
 """
 
 from __future__ import annotations

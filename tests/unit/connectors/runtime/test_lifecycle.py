@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from itertools import product
+from textwrap import dedent
 
 import pytest
 
+from connectors.runtime import lifecycle
 from connectors.runtime.lifecycle import RunEffect, RunEvent, RunState, TargetState, transition
+from tests.support.cli import ROOT
 
 # A row a state, a column an event: the next state, and the effect. An empty cell changes nothing.
 TABLE = """
@@ -102,3 +105,11 @@ def test_a_run_begins_in_the_state_starting_alone() -> None:
         after, effect = transition(target, state, event)
         if effect in (RunEffect.BEGIN_RUN, RunEffect.BEGIN_AGAIN):
             assert after is RunState.STARTING
+
+
+def test_the_module_and_the_page_have_one_drawing() -> None:
+    """What follows what is drawn for who reads the code, and for who reads how keyfold is built."""
+    drawn = "\n\n".join(part for part in str(lifecycle.__doc__).split("\n\n") if part.startswith("    "))
+    page = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    assert "INIT" in drawn
+    assert f"```\n{dedent(drawn)}\n" in page
