@@ -1,9 +1,9 @@
 """The life of a connector's portion as a value: which offsets are to be read next, and how far that is. Pure.
 
-docs/design.md ("A portion's states") draws which state follows which.
+docs/design.md ("A portion's states") draws which state follows which, and names the thread that sends each event.
 
 A connector has one portion at a time, so nothing new is offered to one that is slow to publish. An event is a method of
-`Portion`, which returns the portion after it; `Subscription` says which thread makes which.
+`Portion`, which returns the portion after it; `Subscription` calls it under a lock.
 """
 
 from __future__ import annotations
