@@ -194,7 +194,7 @@ class KnownValues:
         origin = self._of_rest if over_rest and known is None else self._of_files
         old = origin.placeholders.get(name)
         if old is None or old.value != value:
-            known = _Known(written, value, _distinct(_parts(value)))
+            known = _Known(written, value, tuple(dict.fromkeys(filter(None, _parts(value)))))
             with self._lock:
                 origin.placeholders.keep(name, known)
                 self._changed(origin)
@@ -407,10 +407,6 @@ def _name(written: str) -> str:
         with suppress(OSError, ValueError):
             plain = os.path.realpath(plain)
     return f"${{{provider}:{plain}:{key}}}"
-
-
-def _distinct(parts: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(part for part in parts if part))
 
 
 def _parts(value: str) -> Iterator[str]:

@@ -81,12 +81,9 @@ def revives(storage: Storage, planned: Sequence[PartitionLog], now: Iterable[Par
     due = [log for log in planned if tombstones.passed(log.base, now_ms)]
     ends = {log.tp: log.end for log in planned}
     came = (between(log, ends.get(log.tp, log.start), log.end) for log in now if due)
-    keys = (_keys_of(rows) for offsets in came for rows in read(storage, offsets, (*FOUND_BY, "rejected")))
+    records = (rows for offsets in came for rows in read(storage, offsets, (*FOUND_BY, "rejected")))
+    keys = (as_compared(rows.filter(is_foldable(rows)))["key"] for rows in records)
     return any(_has_due(storage, log, some, now_ms) for some in _together(keys) for log in due)
-
-
-def _keys_of(rows: pa.RecordBatch) -> pa.Array:
-    return as_compared(rows.filter(is_foldable(rows)))["key"]
 
 
 def _together(keys: Iterable[pa.Array]) -> Iterator[pa.Array]:

@@ -235,7 +235,8 @@ class _SectionReader:
         known = self._known.blocks.get((*self._place, block))
         if known is not None:
             return known
-        is_held = self._storage.is_folder and self._remembered_bytes(directory) <= self._known.block_bytes
+        remembered_bytes = self._section.bytes + _A_PLACE * directory.blocks
+        is_held = self._storage.is_folder and remembered_bytes <= self._known.block_bytes
         first = block - block % _NEIGHBOURS if is_held else block
         neighbours = range(first, min(first + _NEIGHBOURS, directory.blocks) if is_held else block + 1)
         pieces = dict(zip(neighbours, self._unchecked(directory, neighbours), strict=True))
@@ -249,9 +250,6 @@ class _SectionReader:
                 known = entries if number == block else known
         assert known is not None, "it is among them"
         return known
-
-    def _remembered_bytes(self, directory: Directory) -> int:
-        return self._section.bytes + _A_PLACE * directory.blocks
 
     def newest(self, hashes: Hashes, start: int, end: int) -> Numbers:
         first = self._section.first

@@ -108,8 +108,8 @@ class _Copy:
         groups = _row_groups(self._held(file_ranges))
         group = next(groups, None)
         while group is not None:
-            with self._create(group) as file:
-                records = 0
+            name, records = _name(group["partition"][0].as_py(), group["offset"][0].as_py()), 0
+            with create_file(self._folder, name, self._schema) as file:
                 while group is not None and file.bytes < self._file_bytes:
                     file.write(group)
                     records += group.num_rows
@@ -117,10 +117,6 @@ class _Copy:
             hit("snapshot.file")
             yield _row(path=file.path, bytes=file.bytes, sha256=file.sha256, records=records, left_out=0)
         yield _row(left_out=self._left_out)
-
-    def _create(self, group: pa.Table) -> ParquetFile:
-        """Creates the file that begins with `group`."""
-        return create_file(self._folder, _name(group["partition"][0].as_py(), group["offset"][0].as_py()), self._schema)
 
     def _held(self, file_ranges: Sequence[FileRange]) -> Iterator[pa.RecordBatch]:
         for file_range in file_ranges:

@@ -29,7 +29,6 @@ from compactor.model.state import CatalogState
 from compactor.ports import ColumnTypes, Decoded, Decoder
 from compactor.runs.reader import read_file_range
 from compactor.runs.scan import FileRange
-from compactor.runs.writer import ParquetFile
 from compactor.snapshot import manifest, partitions, sections
 from compactor.snapshot.content import LATEST, is_held
 from compactor.snapshot.data_files import TABLE, create_file, empty_file, split_work
@@ -231,7 +230,7 @@ def _written(
                 records += part[2].num_rows
                 part = next(rest, None)
         hit("snapshot.file")
-        yield _file_row(file, records)
+        yield _answer(path=file.path, bytes=file.bytes, sha256=file.sha256, records=records)
 
 
 def _renamed(table: TypedTable) -> dict[str, str]:
@@ -403,10 +402,6 @@ def _options(bloomed: Sequence[str], rows: int) -> dict[str, Any]:
     if _HAS_BLOOM and bloomed:
         options["bloom_filter_options"] = {path: {"ndv": max(1, rows), "fpp": _FALSE_POSITIVES} for path in bloomed}
     return options
-
-
-def _file_row(file: ParquetFile, records: int) -> pa.RecordBatch:
-    return _answer(path=file.path, bytes=file.bytes, sha256=file.sha256, records=records)
 
 
 def _answer(**fields: object) -> pa.RecordBatch:

@@ -187,7 +187,7 @@ def chain_faults(settings: Mapping[str, str], resolve: Resolve, limits: Limits =
 def options_of(spec: ClassSpec, classes: ClassNames, resolve: Resolve) -> Values:
     """Returns the settings of the class of `spec`, resolved and read. Raises ValueError, OptionsError."""
     kind = classes.find(spec.name).of.load()
-    passwords = _password_names(kind.OPTIONS)
+    passwords = {option.name for option in kind.OPTIONS if option.kind == "PASSWORD"}
     for name, text in spec.texts.items():
         is_secret = OTHER_NAMES.get(name, name) in passwords
         remember_setting(text, is_secret=is_secret, over_rest=spec.limits.over_rest)
@@ -265,10 +265,6 @@ def changes_records(spec: ChainSpec) -> bool:
 
 def _converts(spec: ChainSpec) -> bool:
     return spec.output_key is not None or spec.output_value is not None
-
-
-def _password_names(options: Iterable[Option]) -> frozenset[str]:
-    return frozenset(option.name for option in options if option.kind == "PASSWORD")
 
 
 def _converter(key: str, settings: Mapping[str, str], worker: Mapping[str, str], limits: Limits) -> ClassSpec:

@@ -45,16 +45,15 @@ class TopicPattern(msgspec.Struct, frozen=True):
         An output is own if its source matches `topics.regex`, also if `topics.exclude` leaves that out: it may have
         been read before. Raises PatternError if that takes too long.
         """
-        if name in self.never or not self._fits(name) or self._is_excluded(name):
+        if name in self.never or not self._fits(name):
+            return False
+        if any(_matches("topics.exclude", pattern, name) for pattern in self.exclude):
             return False
         source = source_of(self.output, name)
         return source is None or not (self.routed or self._fits(source))
 
     def _fits(self, name: str) -> bool:
         return not is_internal(name) and _matches("topics.regex", self.regex, name)
-
-    def _is_excluded(self, name: str) -> bool:
-        return any(_matches("topics.exclude", pattern, name) for pattern in self.exclude)
 
 
 def _matches(setting: str, pattern: str, name: str) -> bool:

@@ -65,19 +65,17 @@ class RedriveSelection(Struct, frozen=True, omit_defaults=True):
         """Returns why a letter is not among those of `connector` that are chosen; None if it is."""
         said = letter.context
         topic = said.get("topic")
+        unnamed = UNSTAGED if self.transforms and "stage" not in said else UNNAMED
         reasons = (
             (said.get("connector.name", connector) != connector, OTHER_CONNECTOR),
             (not self.filter.matches(letter), FILTERED),
-            ("connector.name" not in said and not self.unnamed, self._why_unnamed(said)),
+            ("connector.name" not in said and not self.unnamed, unnamed),
             (letter.redrives >= self.most, TOO_OFTEN),
             (self.transforms and said.get("stage") == Stage.KAFKA_PRODUCE.value, TRANSFORMED),
             (topic is None and not self.source, NO_SOURCE),
             (topic is not None and bool(self.gone) and mark_of(topic) in self.gone, GONE),
         )
         return next((why for applies, why in reasons if applies), None)
-
-    def _why_unnamed(self, said: Mapping[str, str]) -> str:
-        return UNSTAGED if self.transforms and "stage" not in said else UNNAMED
 
     def without(self, topic: str) -> RedriveSelection:
         """Returns this selection for the case that `topic` is not there, or is not the connector's."""

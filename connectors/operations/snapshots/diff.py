@@ -22,7 +22,6 @@ from compactor.model.key_hash import plain_hashes
 from compactor.snapshot import manifest
 from compactor.snapshot.content import APPEND
 from compactor.snapshot.file_reader import read_file
-from compactor.snapshot.manifest import Manifest
 from compactor.storage.spill_file import SpillFile
 from connectors.errors import UsageError
 from connectors.snapshot_folder import SnapshotFolder
@@ -145,7 +144,7 @@ def _with_place(sides: tuple[_Side, _Side]) -> bool:
             "One of both snapshots has typed columns, the other bytes: their values cannot be compared.",
             "Compare two of one format.",
         )
-    if all(side.said.scope is not UNSET for side in sides) or all(_has_one(side.said) for side in sides):
+    if all(side.said.scope is not UNSET for side in sides) or all(len(side.said.source_offsets) <= 1 for side in sides):
         return False
     if not all(side.has_place for side in sides):
         raise UsageError(
@@ -153,10 +152,6 @@ def _with_place(sides: tuple[_Side, _Side]) -> bool:
             "Put _partition into snapshot.metadata.columns, and take another snapshot.",
         )
     return True
-
-
-def _has_one(said: Manifest) -> bool:
-    return len(said.source_offsets) <= 1
 
 
 def _key_bytes(keys: pa.Array) -> pa.Array:
