@@ -225,10 +225,10 @@ class ConnectorTask:
 
     def _maintenance_thread(self, components: TaskComponents, *, once: bool) -> MaintenanceThread:
         """Makes the maintenance thread, not started; `--once` takes its one snapshot in `_finish`."""
-        _, _, engine, maintenance, requests = components
+        maintenance, requests, running = components.maintenance, components.requests, components.engine.running
         schedule = replace(self._schedule, snapshots=not once)
         name, clock = self._connector.name, self._clock
-        return MaintenanceThread(self._spark, name, maintenance, requests, engine.running, clock, schedule)
+        return MaintenanceThread(self._spark, name, maintenance, requests, running, clock, schedule)
 
     def _reading_thread(
         self, components: TaskComponents, query: SharedQuery, paused: threading.Event, *, once: bool

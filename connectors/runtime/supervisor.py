@@ -100,14 +100,15 @@ class Supervisor:
         self.topics: Mapping[str, Mapping[str, int]] = {}
         self._storage = storage = connector_storage(worker, connector.name)
         self._lock = owner_lock.OwnerLock(storage)
-        self._task_settings = (worker, connector, clock, observer, self._take_report, self._lock)
+        self._new_task: Callable[[SparkSession], ConnectorTask] = lambda spark: tasks(
+            spark, worker, connector, clock, observer, self._take_report, self._lock
+        )
         # When this process was told to run the connector, among all starts on the storage location: set by
         # its first run. Restarts by itself keep it, so that they take nothing from a process that came later.
         self._place = StartPlace(worker)
         self._name = connector.name
         self._hides = partial(status.hidden_in, worker, connector)
         self._clock = clock
-        self._tasks = tasks
         self._changers = changers
         self._backoff = RestartBackoff(connector.restart_backoff_initial_ms, connector.restart_backoff_max_ms)
         self._graceful_ms = worker.task_shutdown_graceful_timeout_ms
@@ -286,7 +287,7 @@ class Supervisor:
         resyncs = self._requests.begin_restarts()
         self._was_resync, self._is_in_doubt = bool(resyncs), False
         self._status.start()
-        task = self._task = self._tasks(context.spark, *self._task_settings)
+        task = self._task = self._new_task(context.spark)
         known = None if self._catalog is None else self._catalog.state.catalog_id
         change = partial(self._change, resyncs) if resyncs or self._truncates is not None else None
         error: BaseException | None = None
