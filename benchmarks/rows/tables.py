@@ -74,7 +74,7 @@ def _tables(folder: Path) -> TopicTables:
         "snapshot.location": str(folder),
         "snapshot.table": "delta",
     }
-    tables = tables_of(ConnectorConfig.model_validate(given), LocalStorage(str(folder)), lambda: False)
+    tables = tables_of(ConnectorConfig.model_validate(given), LocalStorage(str(folder)), lambda: False, "")
     assert tables is not None
     return tables
 

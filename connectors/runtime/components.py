@@ -75,8 +75,12 @@ def typed_of(
     chain: ChainSpec,
     place: Storage | None = None,
     stopped: Callable[[], bool] = lambda: False,
+    kept: str = "",
 ) -> TypedInputs | None:
-    """Makes what a connector's typed snapshots are made by; None if it has none, or has them of bytes."""
+    """Makes what a connector's typed snapshots are made by; None if it has none, or has them of bytes.
+
+    `kept` is the URL of the connector's folder in storage.location.
+    """
     if connector.snapshot_location is None:
         return None
     given = {"key": connector.snapshot_key_format, "value": connector.format_of_values}
@@ -100,7 +104,7 @@ def typed_of(
         value=sides.get("value"),
         metadata=metadata,
         by_default=by_default,
-        tables=tables_of(connector, place, stopped),
+        tables=tables_of(connector, place, stopped, kept),
         partitions=connector.snapshot_partition_by,
     )
 
@@ -128,7 +132,7 @@ def assemble(
     rewriter = Rewriter(spark, storage, stop.is_set, local_records=settings.fold.local_max_records)
     cleaner = Cleaner(rewriter, catalog, quarantine, settings, engine.counters, engine.positions.uncertain, now_ms)
     maintenance = Maintenance(cleaner, snapshots, catalog, quarantine, engine.counters, stop)
-    snapshots.typed = typed_of(connector, chain, snapshot_storage, stop.is_set)
+    snapshots.typed = typed_of(connector, chain, snapshot_storage, stop.is_set, storage.url(""))
     snapshots.begin()
     requests = RequestHandler(storage, catalog, maintenance, clock, broker.check_visible, engine.running)
     return TaskComponents(catalog, broker, engine, maintenance, requests)

@@ -17,7 +17,7 @@ from connectors.config.secrets import is_secret
 from connectors.config.table_rules import CATALOG
 from connectors.known_values import remember_setting
 from connectors.placeholders import resolve
-from connectors.tables.stores import delta_options, iceberg_properties
+from connectors.tables.stores import KEPT, SNAPSHOTS, delta_options, iceberg_properties
 from connectors.tables.topic_tables import TopicTables
 
 if TYPE_CHECKING:
@@ -27,16 +27,23 @@ _LOCKED_S: Final = 30
 """How long (s) a commit waits for those of other connectors to this catalog. With SQLite's own 5 s, 3 commits of 1,273
 failed while 40 connectors committed each 15 s; the calls of a commit may take `time_limit.CALLS_S` in all."""
 
+_Opener = Callable[[ConnectorConfig, Storage, StoreBucket | None], Callable[[TableVersion], "TableFiles"]]
 
-def tables_of(connector: ConnectorConfig, place: Storage | None, stopped: Callable[[], bool]) -> TopicTables | None:
-    """Returns the tables of a connector's topics; None if it has none. `stopped` ends the wait for a commit."""
+
+def tables_of(
+    connector: ConnectorConfig, place: Storage | None, stopped: Callable[[], bool], kept: str
+) -> TopicTables | None:
+    """Returns the tables of a connector's topics; None if it has none. `stopped` ends the wait for a commit.
+
+    `kept` is the URL of the connector's folder in storage.location.
+    """
     if connector.snapshot_table == "none" or place is None:
         return None
-    opener = {"delta": _delta, "iceberg": _iceberg}[connector.snapshot_table]
+    openers: dict[str, _Opener] = {"delta": _delta, "iceberg": partial(_iceberg, kept)}
     bucket = place.bucket if isinstance(place, ObjectStorage) else None
     settings = f"{connector.snapshot_table}:{connector.snapshot_table_name}"
     return TopicTables(
-        opener(connector, snapshot_storage(place), bucket),
+        openers[connector.snapshot_table](connector, snapshot_storage(place), bucket),
         connector.snapshot_file_bytes,
         connector.snapshot_retention_count,
         settings,
@@ -59,7 +66,7 @@ def _delta(
 
 
 def _iceberg(
-    connector: ConnectorConfig, place: Storage, bucket: StoreBucket | None
+    kept: str, connector: ConnectorConfig, place: Storage, bucket: StoreBucket | None
 ) -> Callable[[TableVersion], TableFiles]:
     def table(version: TableVersion) -> TableFiles:
         try:
@@ -75,7 +82,7 @@ def _iceberg(
             own = place.sub(version.connector, version.topic, "iceberg")
         AVAILABLE_CATALOGS[CatalogType.REST] = partial(BoundedRestCatalog, is_secret)
         properties = iceberg_properties(bucket, place.url(""), properties)
-        catalog = load_catalog("keyfold", **properties)
+        catalog = load_catalog("keyfold", **{**properties, KEPT: kept, SNAPSHOTS: place.url("")})
         partitions = connector.snapshot_partition_by
         return IcebergFiles(catalog, connector.iceberg_table(version.topic), own, version.connector, partitions)
 

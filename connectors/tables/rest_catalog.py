@@ -2,7 +2,7 @@
 
 pyiceberg asks with `requests`, which waits without end for an answer that drips, and reads one of any size. Here its
 requests are sent by the client that asks schema registries. What an answer says is a catalog's word, not an operator's:
-it names no code that is run, no certificate of this machine, and no other address by a redirection.
+it names no code that is run, no certificate of this machine, no other address to ask, and no file that is the worker's.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ import ssl
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import httpx
 import msgspec
 from msgspec import Struct
+from pyiceberg.catalog import WAREHOUSE_LOCATION
 from pyiceberg.catalog.rest import RestCatalog
-from pyiceberg.io import FileIO
+from pyiceberg.io import FileIO, InputFile, OutputFile
 from requests import PreparedRequest, Response, Session, TooManyRedirects
 from requests.adapters import BaseAdapter, HTTPAdapter
 from urllib3 import HTTPResponse
@@ -26,7 +28,7 @@ from urllib3 import HTTPResponse
 from compactor.json_types import decoded_as
 from connectors.issued_secrets import LONGEST, issued_secrets
 from connectors.registry.http_client import HttpAnswer, HttpClient, HttpRequest, NoCookies
-from connectors.tables.stores import names_code
+from connectors.tables.stores import KEPT, SNAPSHOTS, FileBounds, names_code
 from connectors.tables.time_limit import CALLS_S
 
 MAX_BYTES: Final = 8 << 20
@@ -39,6 +41,8 @@ MOST_ISSUED: Final = 100
 """How many secrets an answer may issue: a token, and some keys for each of a few prefixes."""
 _OF_OPERATOR: Final = frozenset({"auth", "ssl"})
 """Properties that name a class or files of this machine besides those that `names_code` tells."""
+_ADDRESSES: Final = frozenset({"uri", "oauth2-server-uri"})
+"""Properties that say who is asked. A login goes along, and an answer may stand in an error."""
 _IDENTITY: Final = {"Accept-Encoding": "identity"}
 """As the client sends it, and before a request is signed."""
 
@@ -71,15 +75,18 @@ class _Answer(Struct, rename={"credentials": "storage-credentials"}):
 
 
 class BoundedRestCatalog(RestCatalog):
-    """A REST catalog with `properties`. `is_secret`: whether a property of such a name is a secret.
+    """A REST catalog with `properties`, and KEPT and SNAPSHOTS: the worker's own places, which it may not touch.
 
-    Each request may take `seconds`.
+    `is_secret`: whether a property of such a name is a secret. Each request may take `seconds`.
     """
 
     def __init__(
         self, is_secret: Callable[[str], bool], name: str, properties: Mapping[str, Any], seconds: float = CALLS_S
     ) -> None:
         self._is_secret = is_secret
+        # Of what the worker has given alone: the catalog's answers change `properties`.
+        own = (properties.get(name, "") for name in (WAREHOUSE_LOCATION, KEPT, SNAPSHOTS))
+        self._bounds = FileBounds(*own)
         self._seconds = seconds
         self._given = dict(properties)
         # Made with the first request, which says what certificates are trusted.
@@ -133,10 +140,42 @@ class BoundedRestCatalog(RestCatalog):
             for name, value in self.properties.items()
             if name in self._given or not (name in _OF_OPERATOR or names_code(name))
         }
+        for name in _ADDRESSES & self.properties.keys():
+            if _origin(self.properties[name]) != _origin(self._given.get(name, self._given["uri"])):
+                self.properties[name] = self._given.get(name)
+        self.properties = {name: value for name, value in self.properties.items() if value is not None}
+        self.uri = self.properties["uri"]
 
     def _load_file_io(self, properties: Mapping[str, Any] = {}, location: str | None = None) -> FileIO:
         plain = {name: value for name, value in properties.items() if not names_code(name)}
-        return super()._load_file_io(plain, location)
+        return _BoundedFiles(super()._load_file_io(plain, location), self._bounds)
+
+
+class _BoundedFiles(FileIO):
+    """The files of `inner` within `bounds`: a catalog names what is read, written and removed."""
+
+    def __init__(self, inner: FileIO, bounds: FileBounds) -> None:
+        super().__init__(inner.properties)
+        self._inner = inner
+        self._bounds = bounds
+
+    def new_input(self, location: str) -> InputFile:
+        """Returns a file that is read. Raises ValueError."""
+        return self._inner.new_input(self._checked(location))
+
+    def new_output(self, location: str) -> OutputFile:
+        """Returns a file that is written. Raises ValueError."""
+        return self._inner.new_output(self._checked(location))
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        """Removes a file. Raises ValueError."""
+        self._inner.delete(self._checked(location if isinstance(location, str) else location.location))
+
+    def _checked(self, location: str) -> str:
+        why = self._bounds.refusal(location)
+        if why is not None:
+            raise ValueError(why)
+        return location
 
 
 class _Adapter(BaseAdapter):
@@ -196,6 +235,11 @@ def _decoded(raw: Raw, kind: Any) -> Any:
         return decoded_as(raw, kind)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
+
+
+def _origin(address: object) -> tuple[str, str]:
+    url = urlsplit(str(address))
+    return url.scheme, url.netloc
 
 
 def _trust(verify: bool | str, cert: Any) -> ssl.SSLContext:  # noqa: FBT001  # requests'

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -20,8 +20,13 @@ _UNSET = {"location": None, "partition-spec": None, "write-order": None}
 
 
 @contextmanager
-def iceberg_rest(folder: Path, token: str, issued: Mapping[str, str]) -> Iterator[str]:
-    """Gives its URL. It issues `token` for any login and wants it back; each table comes with the config `issued`."""
+def iceberg_rest(
+    folder: Path, token: str, issued: Mapping[str, str], altered: Callable[[Any], Any] = lambda answer: answer
+) -> Iterator[str]:
+    """Gives its URL. It issues `token` for any login and wants it back; each table comes with the config `issued`.
+
+    `altered` makes what is answered of what should be, about a table and to the first question.
+    """
     address = {"uri": f"sqlite:///{folder}/rest.db", "warehouse": f"file://{folder}/warehouse"}
 
     class Handler(BaseHTTPRequestHandler):
@@ -44,13 +49,14 @@ def iceberg_rest(folder: Path, token: str, issued: Mapping[str, str]) -> Iterato
                 return {"access_token": token, "token_type": "bearer"}
             assert self.headers["Authorization"] == f"Bearer {token}"
             if path[0] == "config":
-                return {"defaults": {}, "overrides": {}}
+                return altered({"defaults": {}, "overrides": {}})
             catalog = load_catalog("behind", type="sql", **address)
             if path[2:3] != ["tables"]:
                 return _namespace(catalog, body)
             table = _table(catalog, path[1], path[3:], body)
             metadata = json.loads(table.metadata.model_dump_json())
-            return {"metadata-location": table.metadata_location, "metadata": metadata, "config": dict(issued)}
+            answer = {"metadata-location": table.metadata_location, "metadata": metadata, "config": dict(issued)}
+            return altered(answer)
 
         def log_message(self, *_: Any) -> None:
             """Prints nothing."""

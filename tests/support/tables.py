@@ -54,7 +54,7 @@ class Tables:
         }
         config = ConnectorConfig.model_validate(given)
         self._identifier = config.iceberg_table("t")
-        made = tables_of(config, place, lambda: False)
+        made = tables_of(config, place, lambda: False, (folder / "kept" / "c").as_uri())
         assert made is not None
         self.tables: TopicTables = made
         self._taken = 0

@@ -66,11 +66,11 @@ def _kind(recipe: str) -> str:
 @pytest.mark.parametrize(
     "recipe", _RECIPES, ids=lambda recipe: f"{'Spark' if 'spark' in recipe else 'DuckDB'}-{_kind(recipe)}"
 )
-def test_a_recipe_reads_its_columns_and_every_type(recipe: str, tmp_path: Path, rest_url: str) -> None:
+def test_a_recipe_reads_its_columns_and_every_type(recipe: str, tmp_path: Path, rest: dict[str, str]) -> None:
     """Two columns as the page says, then all of them, from the second version of a table that got a column."""
-    kind, catalog = _kind(recipe), {}
+    kind, catalog = _kind(recipe), dict[str, str]()
     if kind == "rest":
-        catalog = {"iceberg.catalog.type": "rest", "iceberg.catalog.uri": rest_url}
+        catalog, rest_url = dict(rest), rest["iceberg.catalog.uri"]
         catalog["snapshot.table.name"] = f"{tmp_path.name}.${{topic}}".replace("-", "_")
         recipe = recipe.replace(_ADDRESS, rest_url).replace("lake.orders.", f"lake.{tmp_path.name.replace('-', '_')}.")
     names = {"name": "orders", "topics": "orders", **catalog}

@@ -31,7 +31,8 @@ NO_CONFIG: dict[str, Any] = {"defaults": {}, "overrides": {}}
 
 def tables_of(url: str, folder: Path, **properties: str) -> Tables:
     """Returns the tables of a connector with a REST catalog."""
-    catalog = {"type": "rest", "uri": url, "oauth2-server-uri": f"{url}/v1/oauth/tokens", **properties}
+    own = {"uri": url, "oauth2-server-uri": f"{url}/v1/oauth/tokens", "warehouse": f"file://{folder}/warehouse"}
+    catalog = {"type": "rest", **own, **properties}
     return Tables("iceberg", folder, **{f"iceberg.catalog.{name}": text for name, text in catalog.items()})
 
 
@@ -42,7 +43,9 @@ def test_tables_are_committed_over_rest(tmp_path: Path) -> None:
         tables = tables_of(url, tmp_path, credential="id:secret-of-a-client")
         tables.commit(AB)
         tables.commit([row(1, "b"), row(2, "c")])
-        catalog = BoundedRestCatalog(is_secret, "c", {"uri": url, "token": "token-of-a-login-5Tz9"})
+        catalog = BoundedRestCatalog(
+            is_secret, "c", {"uri": url, "token": "token-of-a-login-5Tz9", "warehouse": f"file://{tmp_path}/warehouse"}
+        )
         read = catalog.load_table(("c", "t")).scan().to_arrow().sort_by("_offset")
     assert read["name"].to_pylist() == ["b", "c"]
     assert hide_all("token-of-a-login-5Tz9 and issued-with-the-table-8Xq1") == "[hidden] and [hidden]"
