@@ -32,9 +32,8 @@ Compare = Callable[[bytes], tuple[bytes | None, str | None]]
 def staying(compare: Compare | None, moved: Collection[bytes]) -> Compare:
     """Returns `compare`, but each of `moved` is the key of no other record.
 
-    Their next records go to other output partitions (compaction.scope=topic). So nothing may take the place of their
-    tombstones here, as a later record of the same key in the same log otherwise does. A secret of this moment is in the
-    identity that they get, so that no record can have it.
+    So nothing takes the place of their tombstones here, as a later record of the same key in the same log otherwise
+    does. A secret of this moment is in the identity that they get, so that no record can have it.
     """
     secret = secrets.token_bytes(16)
 
@@ -53,14 +52,17 @@ def write_tombstones(
     now_ms: int,
     max_bytes: int,
     compare: Compare | None = None,
+    moved: Collection[bytes] = (),
 ) -> Run | None:
     """Writes a tombstone of `now_ms` for each of `keys` of `tp`, by that order; returns their run, None without keys.
 
-    Without `compare` keys are compared by their bytes. Raises StorageError, and what `compare` raises.
+    Without `compare` keys are compared by their bytes. The next records of those that are `moved` go to other output
+    partitions (compaction.scope=topic). Raises StorageError, and what `compare` raises.
     """
     target = RunTarget(
         storage=storage, prefix=paths.prefix(epoch, "generation"), max_bytes=max_bytes, arrived_ms=now_ms
     )
+    compare = staying(compare, moved) if moved else compare
     return write_run(_batches(tp, keys, now_ms, compare), target, "generation.write", -len(keys), 0, now_ms)
 
 

@@ -5,11 +5,12 @@ below the source's start, the loss is accepted     the same, with a gap up to th
 inside a fold that was being sent                  the same; publishing goes on to the fold's end, as after any crash
 of a generation of which nothing was published,    the next generation begins, as after `keyfold resync`; with a gap
 or not all of its first fold                       if the source begins above the start of the one that is lost
+the same, with one winner a key over the topic     the next generation of all logs of the topic begins
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -40,7 +41,8 @@ class LostLog(OfPartition, Struct, frozen=True, kw_only=True):
 
     `source_start` and `source_end` are the source's log start and last stable offset, `output_end` is the output's end.
     `has_output`: the output has a partition of this number (compaction.scope=topic: it may have fewer). `has_earlier`:
-    it has keys that live by an earlier generation, as the first fold of the position's was sent in part.
+    it has keys that live by an earlier generation, as the first fold of the position's was sent in part. `with_topic`:
+    another log of its topic begins again, and so does this one (compaction.scope=topic).
     """
 
     topic: str
@@ -51,15 +53,17 @@ class LostLog(OfPartition, Struct, frozen=True, kw_only=True):
     output_end: int
     has_output: bool = True
     has_earlier: bool = False
+    with_topic: bool = False
 
     @property
     def begins_again(self) -> bool:
-        """Whether the output still has keys of the generation before that of the position, which have to go.
+        """Whether its next generation begins, as that of the position is not published to its first end.
 
-        Which of them the rest of its first fold would have superseded is not known: the source may have lost that.
+        The output still has keys of the generation before, which have to go. Which of them the rest of the first fold
+        would have superseded is not known: the source may have lost that.
         """
         is_unpublished = self.position.offset <= self.position.start
-        return self.position.generation > 1 and (is_unpublished or self.has_earlier)
+        return self.with_topic or (self.position.generation > 1 and (is_unpublished or self.has_earlier))
 
     @property
     def begin(self) -> int:
@@ -105,8 +109,9 @@ def check(lost: LostLog, connector: str, *, accepts_loss: bool) -> None:
             "Begin anew instead: keyfold delete CONNECTOR.json --outputs, then run it.",
         )
     if lost.source_start > at and not accepts_loss:
+        done = "has to be read again from" if lost.begins_again else "was published up to"
         raise RebuildError(
-            f"{where} was published up to offset {at}, and the source begins at {lost.source_start} now: "
+            f"{where} {done} offset {at}, and the source begins at {lost.source_start} now: "
             f"{lost.source_start - at} offsets were read or not, and are in no output.",
             "Ask again with --accept-loss if they may go.",
         )
@@ -128,26 +133,27 @@ def check_outputs(lost: Mapping[TopicPartition, Position], outputs: Mapping[str,
 
 
 def check_of_topic(lost: LostLog, connector: str) -> None:
-    """Raises RebuildError if a log of a topic with one winner a key over its partitions cannot be rebuilt.
+    """Raises RebuildError if there is a gap in a log of a topic with one winner a key over its partitions.
 
     A record may have been passed over for one of another log that was not sent yet. That one has to be read again: if
-    it lies in a gap, or its generation begins again, its key would be missing.
+    it lies in a gap, its key would be missing. If all logs of the topic begin again, all are read again.
     """
-    where = f"Connector {connector}: {lost.topic}, partition {lost.partition}"
-    anew = "Begin anew: keyfold delete CONNECTOR.json --outputs, then run it."
-    if lost.source_start > lost.position.group_offset:
+    if lost.source_start > lost.position.group_offset and not lost.begins_again:
         raise RebuildError(
-            f"{where} was published up to offset {lost.position.group_offset}, and the source begins at "
-            f"{lost.source_start} now: with compaction.scope=topic the offsets between may hold the winner of a key "
-            "of another partition.",
-            anew,
+            f"Connector {connector}: {lost.topic}, partition {lost.partition} was published up to offset "
+            f"{lost.position.group_offset}, and the source begins at {lost.source_start} now: with "
+            "compaction.scope=topic the offsets between may hold the winner of a key of another partition.",
+            "Begin anew: keyfold delete CONNECTOR.json --outputs, then run it.",
         )
-    if lost.begins_again or lost.position.offset < lost.position.start:
-        raise RebuildError(
-            f"{where} had begun generation {lost.position.generation}, and the output does not have all of its "
-            "tombstones: with compaction.scope=topic nothing tells which of them are missing.",
-            anew,
-        )
+
+
+def whole_topics(logs: Sequence[LostLog]) -> list[LostLog]:
+    """Returns `logs`, in their order; of a topic of which one begins again, all do (compaction.scope=topic).
+
+    What of the other logs was passed over for a record of that one is then read again, too.
+    """
+    again = {log.topic for log in logs if log.begins_again}
+    return [replace(log, with_topic=True) if log.topic in again else log for log in logs]
 
 
 def restored(lost: LostLog, run: Run | None, tombstones: Run | None, bucket: int) -> RestoreLog:
@@ -201,10 +207,10 @@ def position_of(action: RestoreLog, lost: LostLog, catalog_id: str, ids: int, wi
     `ids`: those of the lost catalog too, which a worker then initialises before it publishes, if we end before that.
     `winners`: the rules of this catalog. With one winner over a topic nothing of that is published, cleaned or in a
     snapshot before all that the source has now is read: below the position a record may have been passed over for one
-    that is above that of another log.
+    that is above that of another log. A generation that begins is read as far before anything of it is published.
     """
     log, before = action.log, replace(lost.position, catalog_id=catalog_id, buckets=ids, winners=winners)
-    if winners.scope == OF_TOPIC:
+    if winners.scope == OF_TOPIC and not lost.begins_again:
         return replace(before, fold_end=lost.source_end if lost.source_end > before.offset else None)
     if before.group_offset == log.position and not lost.begins_again:
         return before

@@ -217,23 +217,25 @@ def _not_default(key: str, default: str, value: str, reasons: Mapping[str, bool]
         yield from (Fault(key, f'"{value}" cannot be: {reason}.') for reason, holds in reasons.items() if holds)
 
 
+_SET_AUTO: Final = "Set state.index=auto"
+
+
 def _by_what_is_kept(key: str, default: str, value: str, policy: frozenset[str], index: str) -> Iterator[Fault]:
     reasons = {
         "no keys are compared without compact in cleanup.policy": "compact" not in policy,
-        "what is kept of a key is found by an index of keys, and state.index is never": index == "never",
+        f"what is kept of a key is found by an index of keys, and state.index is never. {_SET_AUTO}": index == "never",
     }
     yield from _not_default(key, default, value, reasons)
 
 
 def _scope(scope: str, policy: frozenset[str], index: str, headers: object) -> Iterator[Fault]:
     reasons = {
-        "it needs cleanup.policy=compact alone: retention would take a winner before what it has beaten": (
-            policy != {"compact"}
-        ),
-        "what other partitions keep of a key is found by an index of keys, and state.index is never": index == "never",
-        "a record's partition of the source is told by its headers alone, and output.source.headers.enable is false": (
-            not headers
-        ),
+        "retention would take a winner before what it has beaten. Set cleanup.policy=compact; if keys are to expire, "
+        "keyfold resync --since does it, as often as you need it": policy != {"compact"},
+        "what other partitions keep of a key is found by an index of keys, and state.index is never. "
+        + _SET_AUTO: index == "never",
+        "a record's partition of the source is told by its headers alone, and output.source.headers.enable is false. "
+        "Set it to true": not headers,
     }
     yield from _not_default("compaction.scope", "partition", scope, reasons)
 
@@ -244,7 +246,7 @@ def _unchanged(way: str, template: str, policy: frozenset[str], index: str) -> I
         "it needs cleanup.policy=compact alone: what retention takes of the output would not come again": (
             policy != {"compact"}
         ),
-        "records are compared by an index of keys, and state.index is never": index == "never",
+        f"records are compared by an index of keys, and state.index is never. {_SET_AUTO}": index == "never",
     }
     yield from _not_default("publish.unchanged", "send", way, reasons)
 

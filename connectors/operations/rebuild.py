@@ -10,14 +10,14 @@ from functools import partial
 from typing import Final, NamedTuple
 
 import structlog
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from compactor.catalog.aside import set_aside
 from compactor.catalog.catalog import Catalog
 from compactor.errors import PositionError, RebuildError
 from compactor.failpoints import hit
-from compactor.generation.tombstones import write_tombstones
+from compactor.generation.tombstones import Compare, write_tombstones
 from compactor.model.actions import AddTopic, AnyAction, RenewTopic, RestoreLog
 from compactor.model.log import PartitionLog, Run, generation_of
 from compactor.model.order import FIELD
@@ -35,6 +35,7 @@ from compactor.rebuild.plan import (
     ids_of,
     position_of,
     restored,
+    whole_topics,
 )
 from compactor.runs import paths
 from compactor.runs.writer import RunTarget
@@ -52,6 +53,7 @@ from connectors.runtime.takeover import Fenced, abandoned_s, claimed, draw_start
 from connectors.sinks.output_keys import live_keys
 from connectors.sinks.output_records import Bound, OutputRecords
 from connectors.sinks.output_visibility import require_stable
+from connectors.sinks.partitioner import moved_keys
 from connectors.sinks.position_transaction import PositionTransaction
 from connectors.sinks.producer_session import read_positions
 
@@ -188,12 +190,17 @@ class Rebuilder:
             )
             for tp, position in sorted(lost.items())
         ]
-        for log in logs:
+        topics = {name: sources[name] for name in sorted({log.topic for log in logs})}
+        return Remains(topics, self._checked(logs, accepts_loss=accepts_loss), held, ids)
+
+    def _checked(self, logs: Sequence[LostLog], *, accepts_loss: bool) -> list[LostLog]:
+        """Returns `logs`, by whole topics if a key has one winner over each. Raises RebuildError if one is refused."""
+        checked = whole_topics(logs) if self._is_of_topics else list(logs)
+        for log in checked:
             check(log, self._connector.name, accepts_loss=accepts_loss)
             if self._is_of_topics:
                 check_of_topic(log, self._connector.name)
-        topics = {name: sources[name] for name in sorted({log.topic for log in logs})}
-        return Remains(topics, logs, held, ids)
+        return checked
 
     def _shut_out(self, partitions: Sequence[TopicPartition], held: Held) -> tuple[Held, int]:
         """Initialises each transactional id that an older owner can have used; returns the positions and `ids_of` them.
@@ -274,8 +281,9 @@ class Rebuilder:
         logs, made = list[LostLog](), list[RestoreLog]()
         for topic, of_topic in by_topic(lost).items():
             read, pieces = self._read(topic, of_topic, now_ms, accepts_loss=accepts_loss)
+            outputs = sum(log.has_output for log in read) if self._is_of_topics else UNSET
             for log in read:
-                runs = self._runs(log, pieces, now_ms)
+                runs = self._runs(log, pieces, outputs, now_ms)
                 made.append(restored(log, *runs, buckets[log.tp]))
             logs += read
         return logs, made
@@ -295,15 +303,9 @@ class Rebuilder:
         self, topic: str, lost: Sequence[LostLog], now_ms: int, *, accepts_loss: bool
     ) -> tuple[list[LostLog], Pieces]:
         """Reads each output partition of `topic` twice, keys first; returns `lost` as it tells, and its records."""
-        outputs = sum(log.has_output for log in lost)
-        records = OutputRecords(
-            self._clients.consumer(),
-            self._connector.output_topic(topic) or "",
-            topic,
-            {log.partition: Bound(log.position.generation, log.position.offset) for log in lost},
-            outputs if self._is_of_topics else None,
-            comparison_of_records(self._connector),
-        )
+        bounds = {log.partition: Bound(log.position.generation, log.position.offset) for log in lost}
+        spread = sum(log.has_output for log in lost) if self._is_of_topics else None
+        records = self._output_records(topic, bounds, spread)
         pieces, logs = Pieces(self._target(now_ms)), list[LostLog]()
         is_sent_in_part = self._is_of_topics and any(log.position.fold_end is not None for log in lost)
         for log in lost:
@@ -312,27 +314,36 @@ class Rebuilder:
                 continue
             last = records.last(log.partition, log.output_end)
             if last.has_earlier and (is_sent_in_part or log.position.fold_end is not None):
-                logs[-1] = self._half_begun(log, accepts_loss=accepts_loss)
+                logs[-1] = replace(log, has_earlier=True)
             else:
                 pieces.add(records.rows(log.partition, last.offsets))
-        return logs, pieces
+        return self._checked(logs, accepts_loss=accepts_loss), pieces
 
-    def _half_begun(self, lost: LostLog, *, accepts_loss: bool) -> LostLog:
-        """Returns `lost`, of which a first fold was sent in part. Raises RebuildError as R1 does of such logs."""
-        begun = replace(lost, has_earlier=True)
-        if self._is_of_topics:
-            check_of_topic(begun, self._connector.name)
-        check(begun, self._connector.name, accepts_loss=accepts_loss)
-        return begun
+    def _output_records(self, topic: str, bounds: Mapping[int, Bound], spread: int | None) -> OutputRecords:
+        output, compare = self._connector.output_topic(topic) or "", comparison_of_records(self._connector)
+        return OutputRecords(self._clients.consumer(), output, topic, bounds, spread, compare)
 
-    def _runs(self, lost: LostLog, pieces: Pieces, now_ms: int) -> tuple[Run | None, Run | None]:
-        """Returns the run of records of `lost`, and that of tombstones if it begins again."""
+    def _live_keys(self, lost: LostLog) -> tuple[list[bytes], Compare | None]:
+        """Returns the keys that live in the output partition of `lost`, and how they are compared."""
+        output = self._connector.output_topic(lost.topic) or ""
+        keys = live_keys(self._clients.consumer(), output, lost.tp, lost.output_end).live
+        return keys, comparison_of_keys(self._connector)
+
+    def _runs(
+        self, lost: LostLog, pieces: Pieces, outputs: int | UnsetType, now_ms: int
+    ) -> tuple[Run | None, Run | None]:
+        """Returns the run of records of `lost`, and that of tombstones if it begins again.
+
+        `outputs`: over how many output partitions keys go by themselves; unset if they stay in theirs.
+        """
         if not lost.begins_again:
             return pieces.run(lost.tp, lost.position.start, lost.position.offset, now_ms), None
-        output, catalog = self._connector.output_topic(lost.topic) or "", self._catalog
-        keys = live_keys(self._clients.consumer(), output, lost.tp, lost.output_end).live
-        most, compare = self._connector.segment_bytes, comparison_of_keys(self._connector)
-        return None, write_tombstones(catalog.storage, lost.tp, keys, catalog.epoch, now_ms, most, compare)
+        if not lost.has_output:
+            return None, None
+        keys, compare = self._live_keys(lost)
+        catalog, most = self._catalog, self._connector.segment_bytes
+        moved = moved_keys(keys, lost.partition, outputs)
+        return None, write_tombstones(catalog.storage, lost.tp, keys, catalog.epoch, now_ms, most, compare, moved=moved)
 
     def _target(self, now_ms: int) -> RunTarget:
         return RunTarget(
@@ -359,12 +370,16 @@ class Rebuilder:
         return actions
 
     def _replace_positions(self, made: Sequence[RestoreLog], remains: Remains) -> bool:
-        """Takes steps R4 to R6: has the group hold the positions of `made`; False if others have moved it since R1."""
+        """Takes steps R4 to R6 for the positions of `made`; False if others have moved the group since R1."""
         state, ids = self._catalog.state, remains.ids
         positions = {
             log.tp: position_of(action, log, state.catalog_id, ids, state.winners)
             for action, log in zip(made, remains.logs, strict=True)
         }
+        return self._put(positions, remains.held, ids)
+
+    def _put(self, positions: Mapping[TopicPartition, Position], held: Held, ids: int) -> bool:
+        """Has the group hold `positions` in place of `held`; False if it holds others by now."""
         group, name = self._connector.group_id, self._connector.transactional_id(0)
         transaction = PositionTransaction(self._clients, name, group, ids / _IDS_PER_S)
         try:
@@ -374,7 +389,7 @@ class Rebuilder:
             hit("rebuild.positions")
             self._broker.fence(range(1, ids))  # R5
             hit("rebuild.fence")
-            if not self._stands(remains.held):
+            if not self._stands(held):
                 return False
             if transaction.commit():  # R6
                 return True

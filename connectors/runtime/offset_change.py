@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-import pyarrow as pa
 import structlog
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
@@ -28,7 +27,7 @@ from compactor.generation.plan import (
     plan_change,
 )
 from compactor.generation.tombstones import Compare as CompareKey
-from compactor.generation.tombstones import staying, write_tombstones
+from compactor.generation.tombstones import write_tombstones
 from compactor.model.actions import Publish
 from compactor.model.fence import Fence
 from compactor.model.log import PartitionLog, Run, generation_of
@@ -55,7 +54,7 @@ from connectors.sinks import output_topic
 from connectors.sinks.output_keys import live_keys
 from connectors.sinks.output_records import Compare, by_bytes
 from connectors.sinks.output_topic import WantedOutput
-from connectors.sinks.partitioner import partitions_of
+from connectors.sinks.partitioner import moved_keys
 from connectors.source.source_errors import CUT_DELETED, TRUNCATED, UNNAMED
 
 Choose = Callable[[CatalogState], OffsetChange]
@@ -285,12 +284,10 @@ class OffsetChanger:
                 continue
             keys = self._live_keys(output, tp, end)
             epoch, most = self._catalog.epoch, self._connector.segment_bytes
-            compare = self._comparison()
-            if (outputs := topics[tp.topic].outputs) is not UNSET and keys:
-                places = partitions_of(pa.array(keys, pa.binary()), outputs).tolist()
-                moved = {key for key, place in zip(keys, places, strict=True) if place != tp.partition}
-                compare = staying(compare, moved) if moved else compare
-            lead = write_tombstones(self._catalog.storage, tp, keys, epoch, now_ms, most, compare)
+            moved = moved_keys(keys, tp.partition, topics[tp.topic].outputs)
+            lead = write_tombstones(
+                self._catalog.storage, tp, keys, epoch, now_ms, most, self._comparison(), moved=moved
+            )
             found |= {tp: lead} if lead is not None else {}
         return found
 

@@ -6,11 +6,13 @@ Java's producer does the same with a record that has a key (`BuiltInPartitioner.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import UNSET, UnsetType
 from numpy.typing import NDArray
 
 _SEED: Final = 0x9747B28C
@@ -28,6 +30,14 @@ Words = NDArray[np.uint32]
 def partitions_of(keys: pa.Array, partitions: int) -> NDArray[np.int64]:
     """Returns for each of `keys` (binary, none null) its partition out of `partitions`, as Kafka's producer does."""
     return (murmur2(keys) & np.uint32(0x7FFFFFFF)).astype(np.int64) % partitions
+
+
+def moved_keys(keys: Sequence[bytes], own: int, partitions: int | UnsetType) -> set[bytes]:
+    """Returns those of `keys`, which are in partition `own`, that go to another one; none if `partitions` is unset."""
+    if partitions is UNSET or not keys:
+        return set()
+    places = partitions_of(pa.array(keys, pa.binary()), partitions).tolist()
+    return {key for key, place in zip(keys, places, strict=True) if place != own}
 
 
 def murmur2(keys: pa.Array) -> Words:

@@ -89,7 +89,11 @@ class MemoryBroker:
 
     def overwrite(self, tp: TopicPartition, position: Position | None) -> None:
         """Sets a committed position, as an operator does, or deletes it (None), as an expiry does."""
-        held = (CommittedPosition(*tp, position),)
+        self.overwrite_all({tp: position})
+
+    def overwrite_all(self, positions: Mapping[TopicPartition, Position | None]) -> None:
+        """Sets several committed positions, all of them or none."""
+        held = tuple(CommittedPosition(*tp, position) for tp, position in positions.items())
         self._journal.append(lambda _: JournalEntry(event=Event.OVERWRITTEN, positions=held))
 
     def admit(self, state: CatalogState, reads: Sequence[RangeRead]) -> tuple[AnyAction, ...]:

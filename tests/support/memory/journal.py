@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from compactor.errors import MissingFileError, PublishInterruptedError
 from compactor.model.position import Position
-from compactor.model.record import OfPartition, TopicPartition
+from compactor.model.record import ORDER_VALUE, OfPartition, TopicPartition
 from compactor.storage.base import Storage
 
 
@@ -38,6 +38,8 @@ class OutputRecord(OfPartition, Struct, frozen=True, kw_only=True):
     """Whether it is a tombstone for another encoding of the key of the record behind it, whose source offset it has."""
     place: int | None = None
     """The number of its output partition, if that is not the number of its source partition (scope=topic)."""
+    order: bytes | None = None
+    """What its header says that it is ordered by."""
 
     @property
     def output_tp(self) -> TopicPartition:
@@ -62,6 +64,7 @@ def output_record(row: Mapping[str, Any], generation: int = 1) -> OutputRecord:
         value=row["value"],
         headers=pairs(row["headers"]),
         generation=generation,
+        order=row.get(ORDER_VALUE),
     )
 
 

@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
+from msgspec import UNSET
+from msgspec.structs import replace
+
 from compactor.catalog.catalog import Catalog
 from compactor.generation.plan import OffsetChange
 from compactor.generation.tombstones import Compare
@@ -53,7 +56,9 @@ class MemoryOffsetChanger(OffsetChanger):
 
     def _commit(self, positions: Mapping[TopicPartition, Position]) -> None:
         for tp, position in positions.items():
-            self._memory.overwrite(tp, position)
+            fence = self._catalog.state.topics[tp.topic].fence
+            at = {} if fence is UNSET else {"fence": fence.value, "fence_at": fence.offsets.get(tp.partition)}
+            self._memory.overwrite(tp, replace(position, **at))
 
 
 def live_keys(records: Iterable[OutputRecord], end: int) -> list[bytes]:

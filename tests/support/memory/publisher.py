@@ -231,6 +231,8 @@ class _Task:
             identity=self._plan.identity,
             winners=self._plan.winners,
             buckets=self._plan.buckets,
+            fence=None if target.fence is None else target.fence.value,
+            fence_at=None if target.fence is None else target.fence.offsets.get(target.partition),
         )
 
     def _after(self, tp: TopicPartition, high_watermark: int, transaction: _Transaction) -> PublishResult:

@@ -90,6 +90,17 @@ CHANGING: Final = (
 )
 """Failpoints at which a change of offsets can crash."""
 
+REBUILDING: Final = (
+    "rebuild.read",
+    "rebuild.write",
+    "rebuild.before-commit",
+    "rebuild.after-commit",
+    "rebuild.positions",
+    "rebuild.fence",
+    "rebuild.committed",
+)
+"""Failpoints at which a rebuild can crash."""
+
 TAKING: Final = (
     "ingest.write",
     "ingest.before-commit",
@@ -153,6 +164,7 @@ class _Chance:
             (0 if self.order is None else 1, self._reorder),
             (1 if self.fills else 0, self._refill),
             (1 if self.of_topics else 0, self._rescope),
+            (0 if self.keeps_all else 1, steps.Rebuild),
         )
         self._weights = [weight for weight, _ in self._kinds]
 
@@ -269,7 +281,8 @@ class _Chance:
         changes += (self._rescope(),) if self.of_topics else ()
         changed = changes[0] if len(changes) == 1 else self._of(changes)
         changing: tuple[tuple[PlainStep, tuple[str, ...]], ...] = ((changed, CHANGING),) * 2
-        step, points = self._of((*taking, *changing, *SIMPLE))
+        rebuilding: tuple[tuple[PlainStep, tuple[str, ...]], ...] = ((steps.Rebuild(), REBUILDING),)
+        step, points = self._of((*taking, *changing, *SIMPLE, *(() if self.keeps_all else rebuilding)))
         return AtFailpoint(step, self._of(points), CRASH, nth=self._of((1, 1, 1, 2)))
 
     def _meanwhile(self) -> AtFailpoint:

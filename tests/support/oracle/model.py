@@ -7,6 +7,7 @@ allowed, and what had to come of it, it works out by itself (docs/protocol.md).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from typing import Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -27,11 +28,12 @@ from compactor.model.actions import (
     Reorder,
     Rescope,
     Restate,
+    RestoreLog,
     Retain,
     SetFence,
     Skip,
 )
-from compactor.model.log import Generation, PartitionLog, Run
+from compactor.model.log import Generation, PartitionLog, Run, generation_of
 from compactor.model.record import TopicPartition
 from compactor.model.state import BY_OFFSET, OF_TOPIC, CatalogState, apply
 from compactor.settings import FOREVER
@@ -41,9 +43,13 @@ from tests.support.memory.journal import OutputTopic
 from tests.support.memory.offset_changer import live_keys
 from tests.support.oracle import retention
 from tests.support.oracle.filling import filled
+from tests.support.oracle.rebuilding import LostCatalog, begun_again, last_offsets
 from tests.support.oracle.source import Source
 from tests.support.oracle.steps import Settings
 from tests.support.oracle.topic_filling import fill_topics
+
+NOWHERE: Final = -1
+"""The offset in a fence of a partition that has no truncate with its value."""
 
 OF_ONE_LOG: Final = (Append, PlanFold, Publish, Clean, Merge, Restate, Retain, Skip)
 
@@ -103,6 +109,12 @@ class LogModel:
         self.beaten: set[int] = set()
         # Offsets of records that lost by the order as they came.
         self.late: set[int] = set()
+        # Offsets of records that the log lacks since it was made again from the output.
+        self.lost: set[int] = set()
+        # The end of a fold that the lost catalog had begun: before it is reached, readers may lack keys.
+        self.resumes_to = start
+        # The log of the generation before, of which the positions are until those of this one are committed.
+        self.earlier: LogModel | None = None
         # The rank of what was kept of each key, before each action since the last that ingested: records are decided
         # about before their commit, and a clean may come between.
         self._floors: list[Ranks] = []
@@ -192,12 +204,35 @@ class LogModel:
         ]
         return [{**one, "value": self._values.get(one["offset"], one["value"])} for one in rows]
 
+    def held(self, start: int, end: int) -> list[Row]:
+        """Returns those of `rows` that the log has."""
+        return [row for row in self.rows(start, end) if row["offset"] not in self.lost]
+
+    def made_again(self, kept: Collection[int], start: int, at: int, resumes_to: int | None, now_ms: int) -> None:
+        """Becomes what was made again from the output: published up to `at`, with the records at the offsets `kept`.
+
+        `resumes_to`: the end of a fold that was begun. What lies above `at` is read and decided about again.
+        """
+        self.lost = {row["offset"] for row in self.rows(self.first, at)} - set(kept)
+        self.late = {offset for offset in self.late if offset < at}
+        self._values = {offset: value for offset, value in self._values.items() if offset < at}
+        self.start = self.clean_end = start
+        self.end = self.folded_end = self.published = at
+        self.resumes_to = at if resumes_to is None else resumes_to
+        self.planned |= {at, self.resumes_to}
+        self.sent = set() if resumes_to is not None else {at}
+        self.horizons, self.dropped, self.beaten, self.last_fold_ms = {}, set(), set(), None
+        self.backlog_end = 0
+        self.arrived_ms |= dict.fromkeys(kept, now_ms)
+        self._folded = [(start, at)]
+        self._floors, self._previous = [], None
+
     def _is_skipped(self, offset: int) -> bool:
         return any(start <= offset < end for start, end in self._skipped)
 
     def latest(self, start: int, end: int) -> list[Row]:
-        """Returns the last record of each key among these offsets, by offset."""
-        return self.last_of_each_key(self.rows(start, end))
+        """Returns the last record of each key that the log has among these offsets, by offset."""
+        return self.last_of_each_key(self.held(start, end))
 
     def last_of_each_key(self, rows: Iterable[Row]) -> list[Row]:
         """Returns the last record of each key among `rows`, by offset; all of them if all are kept."""
@@ -284,7 +319,7 @@ class LogModel:
         def stays(row: Row) -> bool:
             return row["offset"] in survivors or not any(run.start <= row["offset"] < run.end for run in merged)
 
-        return [*self.base(), *(KeptRecord(row) for row in self.rows(self.clean_end, self.end) if stays(row))]
+        return [*self.base(), *(KeptRecord(row) for row in self.held(self.clean_end, self.end) if stays(row))]
 
     def live(self) -> ExpectedSnapshot:
         """Returns what a snapshot taken now must contain."""
@@ -400,7 +435,7 @@ class LogModel:
 
     def _plan(self, action: PlanFold, now_ms: int, settings: Settings) -> Iterator[str]:
         _, most = self.publishable(now_ms, settings)
-        if not self.folded_end <= action.end <= most:
+        if not self.folded_end <= action.end <= most and action.end != self.resumes_to:
             yield f"a fold ends at {action.end}; between {self.folded_end} and {most} it may"
         self.folded_end = action.end
         self.planned.add(action.end)
@@ -449,6 +484,9 @@ class Model:
         self._offsets_of = offsets_of
         # The topics of the commit that is taken of which truncates are applied.
         self._fenced: set[str] = set()
+        # What was there of the last catalog that was lost, and what its logs were.
+        self._lost: LostCatalog | None = None
+        self._logs_lost: dict[TopicPartition, LogModel] = {}
 
     def begin(self, *, decides: bool) -> None:
         """Begins a step, as `LogModel.begin`."""
@@ -476,6 +514,8 @@ class Model:
             yield from self._set_fence(action)
         elif isinstance(action, BeginGeneration):
             yield from self._begin(action, now_ms)
+        elif isinstance(action, RestoreLog):
+            yield from self._restore(action, now_ms)
         elif isinstance(action, AddSnapshot):
             yield from self._snapshot(action)
         elif isinstance(action, OF_ONE_LOG):
@@ -493,12 +533,45 @@ class Model:
         outputs = self.state.topics[tp.topic].outputs
         before = self.logs[tp]
         self.logs[tp] = LogModel.of(self._source, tp, generation, keys, now_ms, outputs)
+        self.logs[tp].earlier = before
         if tp.topic in self._fenced:
             must, may = before.left_after(self.state.log(tp))
             carried = set() if action.carried is UNSET else set(self._offsets_of(tp, action.carried))
             if not must <= carried <= may:
                 yield f"{carried} is carried over, of {must} to {may}"
             self.logs[tp].carry(before, carried, now_ms)
+
+    def lose(self, lost: LostCatalog) -> None:
+        """Forgets the catalog, whose storage is lost."""
+        self._lost, self._logs_lost = lost, self.logs
+        self.logs, self.snapshots, self.state, self.scoped_otherwise = {}, {}, CatalogState(), set()
+
+    def _restore(self, action: RestoreLog, now_ms: int) -> Iterator[str]:
+        """Checks that a log has of the lost one what the output has, or begins again if that is not told by it."""
+        assert self._lost is not None
+        log, tp = action.log, action.log.tp
+        position, number = self._lost.positions[tp], generation_of(log)
+        begins_again = tp in begun_again(self._lost.positions, self._output(), of_topics=self.state.is_of_topics)
+        if number != position.generation + begins_again:
+            yield f"the position is {position}, and generation {number} is there again"
+        if begins_again and log.generation is not None:
+            outputs = self.state.topics[tp.topic].outputs
+            keys = live_keys(self._output().records.get(tp, ()), log.generation.output_offset or 0)
+            self.dead = {each for each in self.dead if each[0] != tp}
+            self.logs[tp] = LogModel.of(self._source, tp, log.generation, keys, now_ms, outputs)
+            if log.generation.first_end not in self._source.seen[tp] or log.generation.start != position.start:
+                yield f"{log.generation} begins, the source ended at {self._source.seen[tp]}"
+            return
+        kept = {offset for run in log.runs for offset in self._offsets_of(tp, run)}
+        there = last_offsets(self._lost.positions, self._output(), tp)
+        if kept != there:
+            yield f"{sorted(kept)} is there again, the output has {sorted(there)}"
+        before = self._logs_lost[tp]
+        mine = before.earlier if before.number > number and before.earlier is not None else before
+        end = self._source.ends[tp] if self.state.is_of_topics else position.fold_end
+        resumes_to = end if end is not None and end > position.offset else None
+        self.logs[tp] = copy(mine)
+        self.logs[tp].made_again(kept, position.start, position.offset, resumes_to, now_ms)
 
     def _set_rule(self, action: Reorder | Refill | Rescope) -> None:
         if isinstance(action, Reorder):
@@ -516,7 +589,8 @@ class Model:
             return
         self._source.fences[action.topic] = fence
         for partition, offset in fence.offsets.items():
-            if (offset, fence.value) not in self._source.truncates[TopicPartition(action.topic, partition)]:
+            known = self._source.truncates[TopicPartition(action.topic, partition)]
+            if offset != NOWHERE and (offset, fence.value) not in known:
                 yield f"there is no truncate {fence.value!r} at offset {offset} of partition {partition}"
         if before is not None and fence.value < before.value:
             yield f"the fence falls from {before}"

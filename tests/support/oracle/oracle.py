@@ -17,6 +17,7 @@ from compactor.runs.scan import OffsetRange
 from tests.support.oracle import log_contents, lookups, output, retention, snapshots, steps, topics
 from tests.support.oracle.model import Model
 from tests.support.oracle.named_ids import NamedIds
+from tests.support.oracle.rebuilding import LostCatalog
 from tests.support.oracle.simulation import Simulation
 from tests.support.oracle.steps import AtFailpoint, Ingest, Round, Tick, Vacuum
 
@@ -70,11 +71,21 @@ class Oracle:
         simulation.times = {simulation.clock.now_ms()}
         before, uncertain = self.model.state, simulation.components.engine.positions.uncertain()
         self.model.begin(decides=isinstance(step.step if isinstance(step, AtFailpoint) else step, Ingest))
+        lost = simulation.lost
         done = simulation.perform(step)
+        if simulation.lost is not None and simulation.lost is not lost:
+            self._forget(simulation.lost)
         yield from self._read_commits()
         yield from self._promises()
         if done:
             yield from self._done(step, before, uncertain)
+
+    def _forget(self, lost: LostCatalog) -> None:
+        """Forgets what it knows of a catalog whose storage is lost."""
+        self.model.lose(lost)
+        self._dumps = log_contents.LogContents(self.simulation.storage)
+        self._look_ups = lookups.LookUps(self.simulation.storage)
+        self._version = self._latest_ms = 0
 
     def _promises(self) -> Iterator[str]:
         """Yields violations of what is true after every step."""
@@ -93,8 +104,7 @@ class Oracle:
             yield from snapshots.violations(state, self._shelf, model.snapshots, None)
             yield from (f"{sent.records} and {sent.letters} are published" for _ in sent.records or sent.letters)
             return
-        skips = any(settings.unchanged == "skip" for settings in simulation.settings.values())
-        yield from output.violations(state, model, sent, simulation.tampered, skips=skips)
+        yield from output.violations(state, model, sent, simulation.tampered, skips=simulation.has_skipped)
         yield from snapshots.violations(state, self._shelf, model.snapshots, sent, model.scoped_otherwise)
         yield from self._ids.violations(simulation.broker.entries)
 
@@ -117,7 +127,7 @@ class Oracle:
         state, settings = simulation.components.catalog.state, simulation.components.settings
         match step:
             case Tick() | Ingest():
-                under_way = [log.tp for log in before.logs if log.published < log.folded_end]
+                under_way = [log.tp for log in before.logs if log.published < log.folded_end or log.tp in uncertain]
                 if self.model.state.is_of_topics:
                     yield from topics.unpublished(self.model, under_way, now_ms, settings)
                     yield from topics.reader_violations(state, self.model, simulation.broker.output)

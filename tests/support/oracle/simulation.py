@@ -24,6 +24,7 @@ from compactor.errors import (
     OutcomeUnknownError,
     PositionMovedError,
     PublishInterruptedError,
+    RebuildError,
     TruncatedError,
 )
 from compactor.generation.plan import OffsetChange
@@ -37,6 +38,7 @@ from compactor.publish.changelog import Changelog
 from compactor.publish.executors import PublishExecutor
 from compactor.quarantine.quarantine import QuarantineManager
 from compactor.settings import EngineSettings
+from compactor.snapshot.location import MARK
 from compactor.snapshot.snapshots import Snapshots
 from compactor.storage.local import LocalStorage
 from connectors.runtime.offset_change import Choose, after_truncates, every_log
@@ -45,7 +47,9 @@ from tests.support.engine import gathered, source_frame
 from tests.support.local_spark import LocalFrame, LocalSpark
 from tests.support.memory.broker import OUTPUTS, MemoryBroker
 from tests.support.memory.offset_changer import MemoryOffsetChanger
+from tests.support.memory.rebuilder import MemoryRebuilder
 from tests.support.oracle import filling, fold_methods, identity, steps
+from tests.support.oracle.rebuilding import LostCatalog, lost_catalog
 from tests.support.oracle.source import Source
 from tests.support.oracle.steps import (
     BASE_MS,
@@ -131,6 +135,11 @@ class Simulation:
         self.settings: dict[int, Settings] = {}
         self.tampered: set[TopicPartition] = set()
         self.times = {BASE_MS}
+        # What was there of the last catalog that was lost, and the numbers of its output partitions (scope=topic).
+        self.lost: LostCatalog | None = None
+        self._outputs: dict[str, int] = {}
+        # Whether some run has left out records that change nothing.
+        self.has_skipped = False
         self._moved = False
         self._grows = of_topics
         self._batches = 0
@@ -148,7 +157,10 @@ class Simulation:
             if not self._foreseen(error, step, components):
                 raise
             if self.components is components:
-                self.components = self._begin(components.settings)
+                if isinstance(step, AtFailpoint) and isinstance(step.step, steps.Rebuild):
+                    self._rebuild()
+                else:
+                    self.components = self._begin(components.settings)
             return False
 
     def _foreseen(self, error: Exception, step: steps.AnyStep, components: Components) -> bool:
@@ -194,16 +206,23 @@ class Simulation:
                 components.engine.tick(now_ms)
             case steps.Advance():
                 self.times.add(self.clock.advance(step.ms))
-            case Restart():
-                self.components = self._begin(step.settings or components.settings)
-            case steps.ChangeOffset() | steps.ChangeOrder() | steps.ChangeFill() | steps.ChangeScope():
-                self.components = self._begin(components.settings, step)
             case Tamper():
                 self._tamper(step)
-            case steps.AnyCase() | steps.OrderedBy() | steps.Fills() | steps.OfTopics() | steps.KeepsAll():
-                pass  # the source has them from its beginning on
-            case _:
+            case Round() | Fold() | Snapshot() | Vacuum():
                 _keep(components, step, now_ms)
+            case _:
+                self._change_hands(step)
+
+    def _change_hands(self, step: steps.PlainStep) -> None:
+        """Performs a step by which the connector is taken over; those that a history begins with do nothing."""
+        settings = self.components.settings
+        match step:
+            case Restart():
+                self.components = self._begin(step.settings or settings)
+            case steps.ChangeOffset() | steps.ChangeOrder() | steps.ChangeFill() | steps.ChangeScope():
+                self.components = self._begin(settings, step)
+            case steps.Rebuild():
+                self._lose_and_rebuild()
 
     def _ingest(self, components: Components, step: Ingest, now_ms: int) -> None:
         for rec in step.records:
@@ -253,17 +272,44 @@ class Simulation:
         )
         topic.ends[:] = [self.source.ends[each] for each in names]
 
+    def _lose_and_rebuild(self) -> None:
+        """Loses the storage, and has it made again by the rules that the positions name."""
+        state = self.components.catalog.state
+        lost = None if self.source.keeps_all else lost_catalog(state, self.broker.output)
+        if lost is None:
+            return
+        self.lost = lost
+        self._outputs = {name: topic.outputs for name, topic in state.topics.items() if topic.outputs is not UNSET}
+        order, scope, fill = lost.winners
+        self.source.named_order, self.source.of_topics = order, scope == OF_TOPIC
+        self.source.fills = fill != NO_FILL
+        self.source.fences.clear()
+        self.storage.delete_folder("")
+        self.shelf.delete(f"{CONNECTOR}/{MARK}")  # as the error of the next snapshot would say
+        self._rebuild()
+
+    def _rebuild(self) -> None:
+        try:
+            self.components = self._begin(self.components.settings, steps.Rebuild())
+        except RebuildError as error:
+            if "nothing is lost" not in error.message:  # it was made again before the process ended
+                raise
+            self.components = self._begin(self.components.settings)
+
     def _tamper(self, step: Tamper) -> None:
         tp = PARTITIONS[step.place]
         self.broker.overwrite(tp, None if step.offset is None else Position(offset=step.offset))
         self.tampered.add(tp)
         self._moved = True
 
-    def _begin(self, settings: Settings, change: steps.ChangeOffset | NewRule | Choose | None = None) -> Components:
+    def _begin(
+        self, settings: Settings, change: steps.ChangeOffset | NewRule | steps.Rebuild | Choose | None = None
+    ) -> Components:
         """Takes the connector over (steps T1 to T3, with G1 to G4 where there is a `change`), makes its components."""
         now_ms = self.clock.now_ms()
         catalog = Catalog.open(self.storage, CONNECTOR)
         self.settings[catalog.state.epoch + 1] = settings
+        self.has_skipped |= settings.unchanged == "skip"
         named = BYTES if self.source.compare is None else identity.NAME
         fill = filling.NAME if self.source.fills else UNSET
         scope = _scope(of_topics=self.source.of_topics)
@@ -276,7 +322,9 @@ class Simulation:
         self.broker.fence(range(max(settings.buckets, catalog.state.buckets)))
         if catalog.state.buckets != settings.buckets:
             catalog.commit(lambda _: [SetBuckets(count=settings.buckets)], now_ms)
-        if isinstance(change, steps.ChangeOffset):
+        if isinstance(change, steps.Rebuild):
+            MemoryRebuilder(catalog, self.broker, self.source.see_end, self._outputs).rebuild(now_ms, accepts_loss=True)
+        elif isinstance(change, steps.ChangeOffset):
             choose = self._choice(change, catalog.state)
             MemoryOffsetChanger(catalog, self.broker, self.source).change(choose, now_ms)
         elif callable(change):

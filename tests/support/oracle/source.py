@@ -53,7 +53,7 @@ class Source:
         """Appends `rec`."""
         tp = PARTITIONS[rec.place]
         offset = self.ends[tp] + rec.hole
-        headers = [{"key": key, "value": value} for key, value in rec.headers]
+        headers = [{"key": key, "value": value} for key, value in rec.headers] or None
         timestamp = rec.time if rec.fixed else now_ms + rec.time
         made = row(tp.partition, offset, rec.key, rec.value, topic=tp.topic, timestamp=timestamp, headers=headers)
         if (rec.key, rec.value) == (None, TRUNCATE):

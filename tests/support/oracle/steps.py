@@ -190,6 +190,10 @@ class ChangeScope(NamedTuple):
     of_topics: bool
 
 
+class Rebuild(NamedTuple):
+    """The storage is lost, and `keyfold rebuild` makes it again; nothing happens if it would be refused."""
+
+
 class Fills(NamedTuple):
     """Values are filled (`filling`) from the beginning on; among the first steps, or none."""
 
@@ -224,6 +228,7 @@ PlainStep: TypeAlias = (
     | ChangeOrder
     | ChangeFill
     | ChangeScope
+    | Rebuild
 )
 
 

@@ -29,7 +29,7 @@ def _fill(logs: Iterable[LogModel], starts: Mapping[TopicPartition, int]) -> Non
     every: list[tuple[LogModel, Row]] = []
     for log in logs:
         end = starts.get(log.tp, log.end)
-        for row in (*log.base_rows(), *log.rows(log.clean_end, log.published)):
+        for row in (*log.base_rows(), *log.held(log.clean_end, log.published)):
             key = log.compared(row)
             if key not in published or log.place(row) > published[key][0].place(published[key][1]):
                 published[key] = log, row

@@ -43,7 +43,7 @@ def winners(model: Model, topic: str, ends: Mapping[TopicPartition, int]) -> Tab
     rows = (
         (log, row)
         for log in logs_of(model, topic)
-        for row in log.rows(log.first, ends[log.tp])
+        for row in log.held(log.first, ends[log.tp])
         if row["key"] is not None and (log.tp, row["offset"]) not in model.dead
     )
     best = best_of_each_key(rows).values()
@@ -171,7 +171,7 @@ def _stream(log: LogModel, stream: Sequence[OutputRecord], is_tampered: bool) ->
 def is_settled(model: Model, topic: str) -> bool:
     """Whether no fold of the topic is sent in part, and no generation has begun and is not there as a whole."""
     logs = logs_of(model, topic)
-    return all(log.published == log.folded_end and log.published >= log.first_end for log in logs)
+    return all(log.published == log.folded_end and log.published >= max(log.first_end, log.resumes_to) for log in logs)
 
 
 def reader_violations(state: CatalogState, model: Model, output: OutputTopic) -> Iterator[str]:
@@ -198,7 +198,7 @@ def unpublished(model: Model, under_way: Collection[TopicPartition], now_ms: int
     for topic in sorted({tp.topic for tp in model.logs}):
         logs = logs_of(model, topic)
         bounds = {log.tp: log.publishable(now_ms, settings) for log in logs}
-        if any(log.end < log.backlog_end or log.published < log.first_end for log in logs):
+        if any(log.end < log.backlog_end or log.published < max(log.first_end, log.resumes_to) for log in logs):
             continue
         for log in logs:
             if log.published != log.folded_end:

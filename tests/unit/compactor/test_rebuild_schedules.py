@@ -1,0 +1,94 @@
+"""Storage that is lost in the midst of a publish, and made again from the output (docs/protocol.md, schedules)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pytest
+
+from compactor.model.record import TopicPartition
+from connectors.sinks.partitioner import partitions_of
+from tests.support.memory.broker import OUTPUTS
+from tests.support.memory.publisher import PublishFault, PublishStep
+from tests.support.oracle.oracle import Oracle
+from tests.support.oracle.output import apply_records
+from tests.support.oracle.steps import (
+    AnyStep,
+    ChangeOffset,
+    ChangeScope,
+    FailingPublisher,
+    Ingest,
+    OfTopics,
+    Rebuild,
+    Restart,
+    Settings,
+    SourceRecord,
+)
+
+T: Final = (TopicPartition("t", 0), TopicPartition("t", 1))
+ONE_A_TRANSACTION: Final = Settings(most=1)
+NOTHING_NEW: Final = Ingest(())
+
+
+def keys_of(place: int, outputs: int = OUTPUTS) -> list[bytes]:
+    """Returns keys that Kafka's default partitioner sends to one of so many output partitions."""
+    keys = [b"%d" % number for number in range(20)]
+    places = partitions_of(pa.array(keys, pa.binary()), outputs).tolist()
+    return [key for key, own in zip(keys, places, strict=True) if own == place]
+
+
+HERE, THERE = keys_of(0), keys_of(1)
+
+
+def read_again_until(transaction: int) -> list[AnyStep]:
+    """Returns the steps by which topic t is read again, and fails in this transaction of the first fold."""
+    fault = PublishFault(step=PublishStep.SENT, transaction=transaction)
+    return [ChangeOffset(0), FailingPublisher(NOTHING_NEW, fault)]
+
+
+def live(oracle: Oracle) -> list[dict[bytes | None, bytes | None]]:
+    """Returns the table that a reader has of each output partition of topic t."""
+    records = oracle.simulation.broker.output.records
+    return [apply_records(records.get(place, ())) for place in T]
+
+
+@pytest.mark.parametrize("transaction", [1, 2, 3, 4])
+def test_a_first_fold_that_was_sent_in_part_begins_again_in_all_logs_of_the_topic(
+    tmp_path: Path, transaction: int
+) -> None:
+    """A key whose tombstone was passed over for a record that was not sent goes, if the source loses that record."""
+    oracle, source = Oracle(None, tmp_path, of_topics=True), HERE[0]
+    told: list[AnyStep] = [
+        OfTopics(),
+        Restart(ONE_A_TRANSACTION),
+        Ingest((SourceRecord(0, source, b"1"), SourceRecord(0, HERE[1], b"1"), SourceRecord(1, THERE[0], b"1"))),
+        Ingest((SourceRecord(1, HERE[2], b"1"), SourceRecord(1, source, b"2"))),
+    ]
+    oracle.run([*told, *read_again_until(transaction)])
+    for tp in T:
+        kept = [row for row in oracle.simulation.source.rows[tp] if row["key"] != source]
+        oracle.simulation.source.rows[tp][:] = kept
+    oracle.run([Rebuild(), NOTHING_NEW])
+    assert live(oracle) == [{HERE[1]: b"1", HERE[2]: b"1"}, {THERE[0]: b"1"}]
+
+
+@pytest.mark.parametrize("transaction", [1, 2, 3])
+def test_a_scope_that_was_applied_in_part_leaves_each_key_once(tmp_path: Path, transaction: int) -> None:
+    """The tombstone of a key that goes to another output partition stays where the key was."""
+    oracle, (here, other, *_), (there, *_) = Oracle(None, tmp_path), keys_of(0, 3), keys_of(1, 3)
+    told = (SourceRecord(0, there, b"1"), SourceRecord(0, here, b"1"), SourceRecord(1, other, b"1"))
+    fault = PublishFault(step=PublishStep.SENT, transaction=transaction)
+    oracle.run([Restart(ONE_A_TRANSACTION), Ingest(told), ChangeScope(of_topics=True)])
+    oracle.run([FailingPublisher(NOTHING_NEW, fault), Rebuild(), NOTHING_NEW])
+    assert live(oracle) == [{here: b"1", other: b"1"}, {there: b"1"}]
+
+
+def test_what_a_rebuilt_log_lacks_is_sent_by_no_one_again(tmp_path: Path) -> None:
+    """What was published before stays as it was, and what follows is published once."""
+    oracle = Oracle(None, tmp_path)
+    oracle.run([Restart(), Ingest((SourceRecord(0, b"a", b"1"), SourceRecord(0, b"b", b"1"))), Rebuild()])
+    oracle.run([Ingest((SourceRecord(0, b"a", b"2"),))])
+    sent = [record.source_offset for record in oracle.simulation.broker.output.records[T[0]]]
+    assert sent == [0, 1, 2]
