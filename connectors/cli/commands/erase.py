@@ -35,8 +35,8 @@ PublicKeyOption = Annotated[
     Path | None,
     typer.Option("--public-key", help="The key that signed it; left out: this account's own.", metavar="FILE"),
 ]
-_MOST_KEYS: Final = 100_000
-"""Keys of one erasure: a receipt has a hash and a tombstone of each, and is read back as a whole."""
+MOST_KEYS: Final = 100_000
+"""Keys of one erasure: a receipt has a hash and a tombstone of each, and is read back whole. So many take 0.5 GB."""
 _MOST_BYTES: Final = 64 << 20
 
 app: Final = typer.Typer(
@@ -127,8 +127,8 @@ def _wanted(keys: list[str] | None, file: Path | None, *, as_hex: bool, as_json:
     wanted = parsed([*(keys or ()), *lines], as_hex=as_hex, as_json=as_json)
     if not wanted:
         raise UsageError("No key is named.", "Give --key K, or --keys-from FILE with a key a line.")
-    if len(wanted) > _MOST_KEYS:
-        raise UsageError(f"{len(wanted):,} keys are more than {_MOST_KEYS:,}.", "Erase them in several runs.")
+    if len(wanted) > MOST_KEYS:
+        raise UsageError(f"{len(wanted):,} keys are more than {MOST_KEYS:,}.", "Erase them in several runs.")
     return wanted
 
 

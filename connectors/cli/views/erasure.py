@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from compactor.model.times import moment
+from connectors.operations.erase.receipt import MOST_FINDINGS
 
 if TYPE_CHECKING:
     from connectors.operations.erase.begin import ErasurePlan
@@ -101,7 +102,8 @@ def _findings(findings: Sequence[Finding]) -> Iterator[str]:
         times = [each.until_ms for each in tombstones]
         known = [time for time in times if time is not None]
         until = f"the last until {moment(max(known))} or the clean after it" if known else "until a clean stamps them"
-        yield f"{len(tombstones):,} tombstones are kept, {until}."
+        more = " or more" if len(findings) >= MOST_FINDINGS else ""
+        yield f"{len(tombstones):,} tombstones{more} are kept, {until}."
     others = [each for each in findings if each.what != "tombstone"]
     for each in others[:_NAMED]:
         where = "" if each.offset is None else f", {each.topic}-{each.partition} at offset {each.offset}"

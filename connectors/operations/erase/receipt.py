@@ -24,6 +24,10 @@ from connectors.typed.plain_values import comparable
 
 FOLDER: Final = "erasures"
 """In the connector's folder: a receipt a file, none of which is ever removed by keyfold but with the connector."""
+_INDENTED_BYTES: Final = 1 << 20
+"""Bytes up to which a receipt is indented. Of 100,000 keys it would have more than 77 MB, and 64 MiB are read back."""
+MOST_FINDINGS: Final = 10_000
+"""Findings that a receipt names, but for the first of each kind in a file, which tells what has to go."""
 BEGUN: Final = "begun"
 COMPLETE: Final = "complete"
 PENDING: Final = "pending"
@@ -187,8 +191,9 @@ def canonical(receipt: Receipt) -> bytes:
 
 
 def encoded(signed: SignedReceipt) -> bytes:
-    """Returns a receipt as it is kept: indented JSON."""
-    return msgspec.json.format(msgspec.json.encode(signed), indent=2) + b"\n"
+    """Returns a receipt as it is kept: JSON, indented if it is not of thousands of keys."""
+    data = msgspec.json.encode(signed)
+    return (data if len(data) > _INDENTED_BYTES else msgspec.json.format(data, indent=2)) + b"\n"
 
 
 def decoded(data: bytes, where: str) -> SignedReceipt:

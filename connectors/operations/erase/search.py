@@ -31,6 +31,7 @@ from connectors.operations.erase.key_matcher import NONE, KeyMatcher, Numbers, l
 from connectors.operations.erase.receipt import (
     BYTES,
     FOREIGN,
+    MOST_FINDINGS,
     REWRITTEN,
     TOMBSTONE,
     UNCOMPARED,
@@ -48,8 +49,6 @@ NOTE_LEVEL: Final = "notes"
 LEVELS: Final = (RUN_LEVEL, SNAPSHOT_LEVEL, TABLE_LEVEL, NOTE_LEVEL)
 """Runs; data files of snapshots; a table's files; everything else: commits, requests, manifests, receipts."""
 
-MOST_FINDINGS: Final = 10_000
-"""Findings that a receipt names, but for the first of each kind in a file, which tells what has to go."""
 _TYPED_KEYS: Final = ("_key", "_rest_key")
 _VACUUM_MS: Final = 4_200_000
 """After so long the vacuum has removed what a dead writer left: its grace of an hour, and ten minutes to the next."""

@@ -12,8 +12,8 @@ from compactor.model.record import KEY_IDENTITY, RUN
 from compactor.snapshot.data_files import TABLE
 from compactor.storage.local import LocalStorage
 from connectors.operations.erase.key_matcher import KeyMatcher
-from connectors.operations.erase.receipt import REWRITTEN, UNSEARCHED, VALUE, Tombstone, erased_keys
-from connectors.operations.erase.search import MOST_FINDINGS, KeySearch, SearchPlaces, snapshot_ids
+from connectors.operations.erase.receipt import MOST_FINDINGS, REWRITTEN, UNSEARCHED, VALUE, Tombstone, erased_keys
+from connectors.operations.erase.search import KeySearch, SearchPlaces, snapshot_ids
 
 SALT = b"\0"
 KEY = b"alice"
