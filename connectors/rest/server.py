@@ -38,6 +38,28 @@ the connectors wait: forty clients that listed a thousand connectors each had `/
 _CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 
+class JoinedHeads(h11.Connection):
+    """Gives the head of an answer together with the first piece of its body.
+
+    Both are then written by one call, and read by one: each call gives the interpreter's lock away, which a connector's
+    thread may have for a while then. A head is followed by its body at once (answers.CountedAnswers).
+    """
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        # The head of an answer of which no piece was given yet.
+        self._head = b""
+
+    def send_with_data_passthrough(self, event: h11.Event) -> list[bytes] | None:
+        """Returns the pieces that are to be written for `event`, which `send` joins: none for a head."""
+        pieces = super().send_with_data_passthrough(event)
+        if isinstance(event, h11.Response):
+            self._head = b"".join(pieces or ())
+            return []
+        head, self._head = self._head, b""
+        return pieces if pieces is None or not head else [head, *pieces]
+
+
 class _Protocol(H11Protocol):
     """Ends a connection if its client takes too long to send a request, or to read an answer.
 
@@ -53,6 +75,10 @@ class _Protocol(H11Protocol):
     _slow: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
     _waits_since: float | None = None  # for its client, by the loop's clock; None while a request is answered
+
+    def __init__(self, config: uvicorn.Config, *args: Any, **more: Any) -> None:
+        super().__init__(config, *args, **more)
+        self.conn = JoinedHeads(h11.SERVER, config.h11_max_incomplete_event_size or HEAD_MAX)
 
     def connection_made(self, transport: Any) -> None:
         """Begins a connection: its handshake is waited for, or its first request."""
