@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 from collections.abc import Sequence
 from typing import Any, Final
@@ -35,6 +36,10 @@ IDLE_S: Final = 75
 THREADS: Final = 8
 """Threads for what is answered from memory. It waits for nothing, so more of them only make each other, this thread and
 the connectors wait: forty clients that listed a thousand connectors each had `/health` answered after 5 s."""
+_OF_CLIENTS: Final = logging.getLogger(__name__)
+"""Where uvicorn logs what a client does wrong, which the client is told: in the log each such request would be a line,
+from anyone who can connect."""
+_OF_CLIENTS.setLevel(logging.ERROR)
 _CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 
@@ -82,6 +87,7 @@ class _Protocol(H11Protocol):
 
     def connection_made(self, transport: Any) -> None:
         """Begins a connection: its handshake is waited for, or its first request."""
+        self.logger = _OF_CLIENTS
         if self.tls is not None and self._handshake is None:
             self._begin_handshake(transport, self.tls)
             return

@@ -299,6 +299,20 @@ def test_heads_have_a_limit(worker: RestWorker, head: str, status: bytes) -> Non
     assert max(took) < 2
 
 
+@pytest.mark.parametrize(
+    "request_head", ["no request", "GET / HTTP/1.1\r\nHost: a\r\nHost: b", "GET / HTTP/1.1\r\nUpgrade: websocket"]
+)
+def test_what_a_client_does_wrong_is_not_logged(
+    worker: RestWorker, request_head: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is told; strangers could else fill the disk with lines, without a password."""
+    host, port = worker.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=20) as client:
+        client.sendall(f"{request_head}\r\nConnection: close, Upgrade\r\nHost: localhost\r\n\r\n".encode())
+        assert client.recv(1_000).startswith(b"HTTP/1.1 ")
+    assert [record.message for record in caplog.records if record.levelname != "DEBUG"] == []
+
+
 @pytest.mark.parametrize("chunked", [False, True])
 def test_bodies_have_a_limit(worker: RestWorker, chunked: bool) -> None:
     """Its length is believed, or counted while it comes."""
