@@ -389,6 +389,7 @@ def _setting_faults(spec: ClassSpec, named: Named, key: str, resolve: Resolve) -
     kind, resolved, secret = named.of.load(), {}, set[str]()
     for name, text in spec.texts.items():
         try:
+            _refuse_chosen_class(name, spec, kind.OPTIONS)
             resolved[name] = _resolved(text, spec.limits, resolve)
         except (ConfigError, ValueError) as error:
             secret |= {name, OTHER_NAMES.get(name, name)}
@@ -411,6 +412,13 @@ def _setting_faults(spec: ClassSpec, named: Named, key: str, resolve: Resolve) -
         yield from (fault for fault in named_so if fault[0] not in strange)
     except (ConfigError, ValueError) as error:
         yield "", str(error)
+
+
+def _refuse_chosen_class(name: str, spec: ClassSpec, options: Iterable[Option]) -> None:
+    """Raises ValueError if a placeholder of a request would say which class is taken, by the setting `name`."""
+    text = spec.texts[name]
+    if spec.limits.over_rest and has_placeholder(text) and (name, "CLASS") in {(o.name, o.kind) for o in options}:
+        raise ValueError(f'"{text}" is not allowed: over REST no placeholder says which class is taken; write it out.')
 
 
 def _try(named: Named, options: Mapping[str, Any], *, is_key: bool) -> None:

@@ -41,7 +41,7 @@ def is_catalog_file(name: str) -> bool:
 def catalog_faults(properties: Mapping[str, str]) -> Iterator[Fault]:
     """Yields the faults of `iceberg.catalog.*`: an unknown type, and properties by which the file names code to run."""
     kind = properties.get("type", "rest")
-    if kind.lower() not in _CATALOGS and "${" not in kind:
+    if kind.lower() not in _CATALOGS:  # nor a placeholder: the type says which code runs
         yield Fault("type", f'"{kind}" is not a catalog; choose one of {", ".join(_CATALOGS)}.')
     for name in properties:
         if names_code(name):

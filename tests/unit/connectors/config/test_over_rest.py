@@ -57,6 +57,30 @@ def faults(settings: dict[str, str], worker: WorkerConfig) -> list[str]:
     return []
 
 
+AVRO = {"value.converter": "keyfold.Avro", "value.converter.schema.registry.url": "http://127.0.0.1:9"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "chooses", "chosen"),
+    [
+        ({}, "connector.class", "keyfold.CompactedTopic"),
+        ({}, "key.converter", "keyfold.Json"),
+        ({}, "header.converter", "SimpleHeaderConverter"),
+        ({"transforms": "a"}, "transforms.a.type", "DropHeaders"),
+        ({"predicates": "a"}, "predicates.a.type", "RecordIsTombstone"),
+        (AVRO, "value.converter.value.subject.name.strategy", "RecordNameStrategy"),
+        ({"snapshot.table": "iceberg"}, "iceberg.catalog.type", "sql"),
+    ],
+)
+def test_no_placeholder_says_which_class_is_taken(
+    settings: dict[str, str], chooses: str, chosen: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What runs is as who asked has written it, and an administrator has read it."""
+    monkeypatch.setenv("CHOSEN", chosen)
+    worker = load_worker(worker_file(folder, **{"config.providers.env.param.allowlist.pattern": "CHOSEN"}))
+    assert [text for text in faults({**LEAST, **settings, chooses: "${env:CHOSEN}"}, worker) if chooses in text]
+
+
 def test_there_are_settings_of_files() -> None:
     """They are those of clients and of registries."""
     assert len(FILES) > 5

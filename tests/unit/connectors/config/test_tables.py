@@ -32,6 +32,7 @@ BASE = {
         ({"snapshot.table": "iceberg", "iceberg.catalog.py-catalog-impl": "os.x"}, "it names code to run"),
         ({"snapshot.table": "iceberg", "iceberg.catalog.py-io-impl": "os.x"}, "it names code to run"),
         ({"snapshot.table": "iceberg", "iceberg.catalog.type": "in-memory"}, "choose one of rest, glue, sql, hive"),
+        ({"snapshot.table": "iceberg", "iceberg.catalog.type": "${env:HOME}"}, "choose one of rest, glue, sql, hive"),
         ({"snapshot.table": "hudi"}, "none, delta or iceberg"),
         ({"name": "iceberg.db"}, "a file of the Iceberg catalog"),
         ({"name": "Iceberg.db-journal", "snapshot.table": "delta"}, "a file of the Iceberg catalog"),
