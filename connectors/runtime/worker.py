@@ -20,6 +20,7 @@ from compactor.spark.errors import briefly
 from connectors import errors
 from connectors.clock import Clock
 from connectors.config.worker import WorkerConfig
+from connectors.data.collector import leave_out_what_lives
 from connectors.errors import NoThreadError, SparkGoneError
 from connectors.kafka.access import KafkaAccess
 from connectors.kafka.client_settings import ClientSettings
@@ -64,6 +65,9 @@ class WorkerTimings(Struct, frozen=True):
     """How long a start of Spark that is not needed any more may take to end."""
     reload_ms: int = 5_000
     """After so long the storage is asked again what connectors of new files are to be, if it did not answer."""
+    settled_ms: int = 20_000
+    """When it counts as started: by then connectors have taken over, and modules are loaded that come with the first
+    records. Before, the collector of garbage would go through them each time, and hold up every thread."""
 
 
 class WorkerParts(Struct, frozen=True):
@@ -72,6 +76,8 @@ class WorkerParts(Struct, frozen=True):
     query: Callable[..., SharedQuery] = SharedQuery
     kafka: KafkaAccess = KafkaAccess()
     timings: WorkerTimings = WorkerTimings()
+    # Called once, when the worker counts as started.
+    settle: Callable[[], None] = leave_out_what_lives
 
 
 class Health(StrEnum):
@@ -221,7 +227,11 @@ class Worker:
 
     def _watch(self, spark: SparkSession, query: SharedQuery) -> None:
         self.health = Health.HEALTHY
+        settled_ms: int | None = self._clock.monotonic_ms() + self._timings.settled_ms
         while not self._stop.is_set() and not self._is_over():
+            if settled_ms is not None and self._clock.monotonic_ms() >= settled_ms:
+                self._parts.settle()
+                settled_ms = None
             # A connector that has ended or is to change ends this wait as well.
             self._stop.is_set_within(self._timings.look_ms, self._clock)
             if self._lost(spark, query):

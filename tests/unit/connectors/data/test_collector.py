@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from connectors.data.collector import LONG, decoded, uncollected
+from connectors.data.collector import LONG, decoded, leave_out_what_lives, uncollected
 
 TIMEOUT_S = 30.0
 
@@ -54,3 +54,15 @@ def test_a_long_text_is_decoded_without_it(length: int, is_on: bool) -> None:
     """It would go through all that was decoded so far again and again."""
     assert decoded(lambda _: gc.isenabled(), "x" * length) is is_on
     assert gc.isenabled()
+
+
+def test_what_a_start_has_made_is_passed_over() -> None:
+    """A full collection after it goes through what came since: before, it went through all objects that there are."""
+    before = len(gc.get_objects())
+    try:
+        leave_out_what_lives()
+        since = len(gc.get_objects())
+        assert gc.get_freeze_count() > before / 2
+        assert since < before / 10
+    finally:
+        gc.unfreeze()

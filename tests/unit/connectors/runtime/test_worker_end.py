@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -285,6 +286,24 @@ def test_a_signal_ends_a_worker_with_what_its_connectors_have_failed_with(
     made = SimpleNamespace(herder=herder, worker=Worker(config, herder, clock, observer, up(spark), parts=parts))
     assert made.worker.run(once=False, lives_on=True) == code
     assert made.worker.abandoned == []
+
+
+def test_a_worker_that_has_started_says_so_once(tmp_path: Path) -> None:
+    """It has what its start has made passed over by the collector of garbage, and no more of what comes later."""
+    config, herder = supervised(tmp_path, Supervisor(hangs=False))
+    timings = WorkerTimings(look_ms=10, settled_ms=10)
+    spark, settle = StandInSession(), Mock()
+    parts = WorkerParts(query=quiet_query(), timings=timings, settle=settle)
+    worker = Worker(config, herder, SystemClock(), Observer(), up(spark), parts=parts)
+    looks = count()
+
+    def stop_later() -> None:
+        if settle.called and next(looks) == 5:
+            worker.on_stop(signal.SIGTERM, None)
+
+    spark.asked = stop_later
+    assert worker.run(once=False, lives_on=True) == EXIT_OK
+    settle.assert_called_once_with()
 
 
 @pytest.mark.parametrize(
