@@ -18,27 +18,36 @@ from compactor.storage.base import Storage
 
 
 @contextmanager
-def open_file(snapshot: Storage, file: DataFile) -> Iterator[pq.ParquetFile]:
-    """Opens a data file of `snapshot`, the storage of its folder.
+def open_parquet(storage: Storage, path: str, size: int) -> Iterator[pq.ParquetFile]:
+    """Opens a Parquet file of `size` bytes that other programs may have changed.
 
-    Raises FoldError, also within the block, if it is damaged, or has not as many records as its manifest says.
-    Raises MissingFileError if the snapshot was removed, UnreadableFileError, StorageError.
+    Raises FoldError, also within the block, if it is damaged; MissingFileError, UnreadableFileError, StorageError.
     """
-    with readable(snapshot, file.path):
+    with readable(storage, path):
         try:
-            with snapshot.open_input(file.path, file.bytes) as source, pq.ParquetFile(source) as opened:
-                if (records := opened.metadata.num_rows) != file.records:
-                    raise _damaged(snapshot, file, f"it has {records:,} records, not {file.records:,}")
+            with storage.open_input(path, size) as source, pq.ParquetFile(source) as opened:
                 yield opened
         except (pa.ArrowException, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:  # Arrow gives none to what it cannot decode
                 raise
-            raise _damaged(snapshot, file, str(error).partition("\n")[0][:200]) from error
+            raise _damaged(storage, path, str(error).partition("\n")[0][:200]) from error
 
 
-def _damaged(snapshot: Storage, file: DataFile, why: str) -> FoldError:
+@contextmanager
+def open_file(snapshot: Storage, file: DataFile) -> Iterator[pq.ParquetFile]:
+    """Opens a data file of `snapshot`, the storage of its folder, as `open_parquet`.
+
+    Raises FoldError as well if it has not as many records as its manifest says.
+    """
+    with open_parquet(snapshot, file.path, file.bytes) as opened:
+        if (records := opened.metadata.num_rows) != file.records:
+            raise _damaged(snapshot, file.path, f"it has {records:,} records, not {file.records:,}")
+        yield opened
+
+
+def _damaged(storage: Storage, path: str, why: str) -> FoldError:
     return FoldError(
-        f"{snapshot.location}/{file.path} cannot be read: {why}.",
+        f"{storage.location}/{path} cannot be read: {why}.",
         "Put the file back, or take a new snapshot: keyfold snapshot CONNECTOR.json. "
         "keyfold snapshot verify names every file that is damaged.",
     )

@@ -20,13 +20,14 @@ from msgspec import Struct
 
 from compactor.errors import FoldError, ForeignContentError, MissingFileError, StorageError
 from compactor.model.record import KEY_IDENTITY, as_compared
-from compactor.runs.checksums import readable
 from compactor.runs.paths import RUNS, is_index
 from compactor.snapshot import listing, location, manifest
 from compactor.snapshot.content import APPEND
 from compactor.snapshot.data_files import TABLE
+from compactor.snapshot.file_reader import open_parquet
 from compactor.storage.base import FileInfo, Storage
 from compactor.storage.limits import LARGE_BYTES
+from connectors.machine_errors import refuse_machine
 from connectors.operations.erase.key_matcher import NONE, KeyMatcher, Numbers, leaves
 from connectors.operations.erase.receipt import (
     BYTES,
@@ -174,12 +175,15 @@ class KeySearch:
             search(storage, info, level)
         except MissingFileError:
             return
-        except (pa.ArrowException, ForeignContentError, FoldError, ValueError):
+        except ForeignContentError:
             self._note(UNSEARCHED, level, storage, info)
         except StorageError:
             if storage.exists(info.path):
                 raise
             return
+        except Exception as error:  # noqa: BLE001  # what a damaged file makes decoders raise has no class in common
+            refuse_machine(error)
+            self._note(UNSEARCHED, level, storage, info)
         self._files.append(f"{storage.location}/{info.path}")
         self._searched[level] += 1
 
@@ -246,11 +250,7 @@ class KeySearch:
         `columns` have the keys; None: those of a snapshot's or a table's rows do.
         """
         matches: list[tuple[Mapping[str, Any], int]] = []
-        with (
-            readable(storage, info.path),
-            storage.open_input(info.path, info.bytes) as source,
-            pq.ParquetFile(source) as opened,
-        ):
+        with open_parquet(storage, info.path, info.bytes) as opened:
             names = opened.schema_arrow.names
             is_run = columns is not None
             if columns is None and names == TABLE.names:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
+import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -72,3 +74,46 @@ def test_a_value_that_came_after_the_tombstone_is_told_in_every_table(tmp_path: 
     places = SearchPlaces("c", "C", LocalStorage(str(tmp_path / "store")), LocalStorage(str(tmp_path)))
     result = KeySearch(places, KeyMatcher(SALT, erased_keys(SALT, [KEY])), [tombstone], 0).snapshots()
     assert [finding.what for finding in result.findings] == [VALUE, REWRITTEN]
+
+
+@pytest.mark.parametrize("damaged", [slice(4, 44), slice(-20, -10)], ids=["a page", "the footer"])
+def test_a_damaged_file_is_not_searched_and_holds_up_no_other(tmp_path: Path, damaged: slice) -> None:
+    """Arrow says of some damage what the system says of a disk: the search goes on, and the receipt names the file."""
+    folder = tmp_path / "c" / "t" / "20260101T000000Z-00aa11" / "data"
+    folder.mkdir(parents=True)
+    table = pa.table(
+        {"_key": pa.array([KEY, b"bob"] * 50, pa.binary()), "_partition": [0] * 100, "_offset": range(100)}
+    )
+    for name in ("a", "b"):
+        pq.write_table(table, folder / f"{name}.parquet", compression="snappy")
+    data = bytearray((folder / "a.parquet").read_bytes())
+    data[damaged] = b"\xff" * len(data[damaged])
+    (folder / "a.parquet").write_bytes(data)
+    places = SearchPlaces("c", "C", LocalStorage(str(tmp_path / "store")), LocalStorage(str(tmp_path)))
+    result = KeySearch(places, KeyMatcher(SALT, erased_keys(SALT, [KEY])), (), 0).snapshots()
+    assert {Path(finding.file).name: finding.what for finding in result.findings} == {
+        "a.parquet": UNSEARCHED,
+        "b.parquet": VALUE,
+    }
+
+
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("path", ["delta/_delta_log/0000000010.checkpoint.parquet", "iceberg/metadata/m.avro"])
+def test_a_damaged_file_of_a_table_is_not_searched(tmp_path: Path, path: str, seed: int) -> None:
+    """Each decoder has errors of its own: whatever it raises, the file is named, and the search goes on."""
+    place = tmp_path / "c" / "t" / path
+    place.parent.mkdir(parents=True)
+    if place.suffix == ".avro":
+        with place.open("wb") as stream:
+            schema = {"type": "record", "name": "r", "fields": [{"name": "text", "type": "string"}]}
+            fastavro.writer(stream, schema, [{"text": "bob"}] * 50, codec="deflate")
+    else:
+        pq.write_table(pa.table({"add": ["bob", "ann"] * 50}), place)
+    chosen, data = random.Random(seed), bytearray(place.read_bytes())
+    for at in chosen.sample(range(len(data)), 12):
+        data[at] ^= chosen.randrange(1, 256)
+    place.write_bytes(data[: chosen.choice([len(data), len(data) // 2])])
+    places = SearchPlaces("c", "C", LocalStorage(str(tmp_path / "store")), LocalStorage(str(tmp_path)))
+    result = KeySearch(places, KeyMatcher(SALT, erased_keys(SALT, [KEY]), [KEY]), (), 0).snapshots()
+    assert {finding.what for finding in result.findings} <= {UNSEARCHED}
+    assert result.searched == {"tables": 1}
