@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from msgspec import Struct
 
 from compactor.errors import FoldError, MissingFileError, UnreadableFileError
-from compactor.runs.checksums import readable, sha256_of
+from compactor.runs.checksums import sha256_of
 from compactor.snapshot import manifest
+from compactor.snapshot.file_reader import open_parquet
 from compactor.snapshot.manifest import DataFile, Manifest
 from compactor.storage.base import Storage
 from connectors.errors import UsageError
@@ -87,15 +86,11 @@ def _fault_inside(place: Storage, file: DataFile) -> str | None:
     if sha256_of(place, file.path, file.bytes) != file.sha256:
         return "Its checksum is not the manifest's: its bytes are not what was written."
     try:
-        records = _records_in(place, file)
-    except pa.ArrowException as error:
-        return f"It is no Parquet file that can be read: {error}."
+        with open_parquet(place, file.path, file.bytes) as opened:
+            records = opened.metadata.num_rows
+    except FoldError as error:
+        return error.message
     return None if records == file.records else f"It has {records:,} records; the manifest says {file.records:,}."
-
-
-def _records_in(place: Storage, file: DataFile) -> int:
-    with readable(place, file.path), place.open_input(file.path, file.bytes) as source:
-        return pq.read_metadata(source).num_rows
 
 
 def _fault_of_counts(said: Manifest) -> list[SnapshotFault]:
