@@ -97,6 +97,10 @@ def weight_of(*values: Any, most: int = 2 * HEAVIEST) -> int:
     return weight
 
 
+_MOST_SCHEMAS: Final = 1_000
+"""Schemas of which something is kept: more than a source has at a time."""
+
+
 class OfSchema:
     """Keeps what `derive` makes of each schema, by the schema's identity: schemas are few, and made once.
 
@@ -106,11 +110,11 @@ class OfSchema:
     settings, whatever the schema is.
     """
 
-    def __init__(self, derive: Callable[[Schema], Any], most: int = 1_000, own: int = 0) -> None:
+    def __init__(self, derive: Callable[[Schema], Any], own: int = 0) -> None:
         self._derive = derive
         self._own = own
         # The schema is kept with what was made of it: its id would else be another one's once it is gone.
-        self._kept: Kept[int, tuple[Schema, Any]] = Kept(most)
+        self._kept: Kept[int, tuple[Schema, Any]] = Kept(_MOST_SCHEMAS)
 
     def __call__(self, schema: Schema) -> Any:
         """Returns what `derive` made of `schema`."""

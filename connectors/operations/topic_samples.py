@@ -12,7 +12,7 @@ from confluent_kafka.admin import OffsetSpec
 from msgspec import Struct
 
 from compactor.model.record import TopicPartition
-from connectors.clock import SYSTEM_CLOCK, Clock
+from connectors.clock import SYSTEM_CLOCK
 from connectors.kafka.admin import Admin
 from connectors.kafka.client_log import logged
 from connectors.kafka.client_settings import ClientSettings
@@ -41,9 +41,7 @@ class Sample(Struct, frozen=True):
     headers: Headers
 
 
-def sampled(
-    clients: ClientSettings, admin: Admin, topics: Sequence[str], clock: Clock = SYSTEM_CLOCK
-) -> dict[str, list[Sample]]:
+def sampled(clients: ClientSettings, admin: Admin, topics: Sequence[str]) -> dict[str, list[Sample]]:
     """Returns the newest records of the first MOST_TOPICS of `topics`, the newest last; none of an empty topic.
 
     What a broker does not answer is missing. It takes up to _READ_MS, and what `admin` takes for the ends. Raises
@@ -56,7 +54,7 @@ def sampled(
     limits = {"enable.partition.eof": True, "max.partition.fetch.bytes": _FETCH_BYTES}
     with closing(Consumer(logged({**clients.consumer(), **limits}))) as consumer:
         consumer.assign(assigned)
-        for message in _until_ends(consumer, len(assigned), clock):
+        for message in _until_ends(consumer, len(assigned)):
             topic = message.topic() or ""
             sample = Sample(message.key(), message.value(), headers_of(message)[0])
             samples[topic] = [*samples.get(topic, ())[1 - _KEPT :], sample]
@@ -80,10 +78,10 @@ def _known(admin: Admin, partitions: Iterable[TopicPartition], spec: OffsetSpec)
     return {tp: offset for tp, offset in answers.items() if isinstance(offset, int) and offset >= 0}
 
 
-def _until_ends(consumer: Consumer, partitions: int, clock: Clock) -> Iterator[Message]:
+def _until_ends(consumer: Consumer, partitions: int) -> Iterator[Message]:
     """Yields records until each partition has come to its end or cannot be read, or the time is over."""
-    until_ms, open_ = clock.monotonic_ms() + _READ_MS, partitions
-    while open_ > 0 and clock.monotonic_ms() < until_ms:
+    until_ms, open_ = SYSTEM_CLOCK.monotonic_ms() + _READ_MS, partitions
+    while open_ > 0 and SYSTEM_CLOCK.monotonic_ms() < until_ms:
         for message in consumer.consume(partitions * _OFFSETS, timeout=_POLL_S):
             error = message.error()
             if error is None:

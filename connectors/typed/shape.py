@@ -39,8 +39,8 @@ class Shapes:
     those of the fewest values are forgotten.
     """
 
-    def __init__(self, whole: ValueShape | None = None) -> None:
-        self.whole = whole or ValueShape()
+    def __init__(self) -> None:
+        self.whole = ValueShape()
         # How many more fields, and bytes of their names, may be added.
         self._left = 2 * MOST_COLUMNS
         self._names_left = 2 * MOST_NAMES
