@@ -153,8 +153,7 @@ class MicroBatches:
             claimed = [(each, offer) for each in self._subscriptions if (offer := each.claim())]
             if not claimed:
                 return start
-            size = sum(plan.size(offer.ranges) for _, offer in claimed)
-            self._in_driver = size <= read_route.DRIVER_READ_MAX
+            self._in_driver = read_route.is_read_in_driver(sum(plan.size(offer.ranges) for _, offer in claimed))
             numbered = {next(self._portions): pair for pair in claimed}
             self._claimed.update({portion: subscription for portion, (subscription, _) in numbered.items()})
             latest = self._plan(self._read_tasks(numbered))

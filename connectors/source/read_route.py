@@ -10,9 +10,9 @@
 Any read but one within bounds also ends if its records have grown too much (`TaskGrowth`); the rest is read in small.
 A job of the connector's also ends after TURN_S; the next ones have only as many offsets as a turn suffices for.
 
-A portion of a micro-batch is read with those of other connectors; the driver reads the micro-batch if their offsets
-together are at most DRIVER_READ_MAX (`MicroBatches` adds them up). All other routes are *apart*: the connector's own
-thread has the portion read, and no other connector waits for it.
+A portion of a micro-batch is read with those of other connectors; `is_read_in_driver` decides for all of them
+together. All other routes are *apart*: the connector's own thread has the portion read, and no other connector waits
+for it.
 """
 
 from __future__ import annotations
@@ -78,6 +78,11 @@ def of_portion(size: int, trouble: Trouble, *, shared: bool, late: bool) -> Rout
     if late or trouble.keeps_apart or (shared and size > SHARED_MAX):
         return apart(size, trouble)
     return Route.MICRO_BATCH
+
+
+def is_read_in_driver(offsets: int) -> bool:
+    """Returns whether the driver reads a micro-batch of so many `offsets`, of all its portions; else Spark's tasks."""
+    return offsets <= DRIVER_READ_MAX
 
 
 def apart(size: int, trouble: Trouble) -> Route:

@@ -8,6 +8,7 @@ from connectors.source import read_route
 from connectors.source.read_route import (
     APART_IN_DRIVER_MAX,
     APART_MAX,
+    DRIVER_READ_MAX,
     SHARED_MAX,
     TURN_S,
     Route,
@@ -49,6 +50,12 @@ SMALL, LARGE = APART_IN_DRIVER_MAX, APART_IN_DRIVER_MAX + 1
 def test_the_route_of_a_portion(size: int, trouble: Trouble, shared: bool, late: bool, route: Route) -> None:
     """Others wait for a micro-batch: what is large or late, or follows trouble, is no part of it."""
     assert read_route.of_portion(size, trouble, shared=shared, late=late) is route
+
+
+@pytest.mark.parametrize(("offsets", "in_driver"), [(1, True), (DRIVER_READ_MAX, True), (DRIVER_READ_MAX + 1, False)])
+def test_a_small_micro_batch_is_read_in_the_driver(offsets: int, in_driver: bool) -> None:
+    """By the offsets of all of its portions together: a Spark job costs more than to read so few."""
+    assert read_route.is_read_in_driver(offsets) is in_driver
 
 
 @pytest.mark.parametrize(
