@@ -96,7 +96,7 @@ class _Copy:
     """Writes one task's files, one after the other."""
 
     def __init__(self, storage: Storage, folder: Storage, schema: pa.Schema, mode: str, file_bytes: int) -> None:
-        self._storage = storage
+        self.storage = storage
         self._folder = folder
         self._schema = schema
         self._mode = mode
@@ -120,7 +120,7 @@ class _Copy:
 
     def _held(self, file_ranges: Sequence[FileRange]) -> Iterator[pa.RecordBatch]:
         for file_range in file_ranges:
-            for batch in read_file_range(self._storage, file_range, [*TABLE.names, "rejected"]):
+            for batch in read_file_range(self.storage, file_range, [*TABLE.names, "rejected"]):
                 held = batch.filter(is_held(batch, self._mode))
                 self._left_out += batch.num_rows - held.num_rows
                 yield _as_table(held, file_range.tp, self._schema)

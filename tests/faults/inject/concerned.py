@@ -17,6 +17,7 @@ import structlog
 _OWNERS: Final[Mapping[str, Callable[[Any], str]]] = {
     "PortionSplit": lambda found: found.options.connector,
     "RunTarget": lambda found: Path(found.storage.location).name,
+    "_Copy": lambda found: Path(found.storage.location).name,
     "ChangelogPublisher": lambda found: found.connector,
     "Subscription": lambda found: found.options.connector,
     "RangeCursor": lambda found: f"c-{found.part.topic}",
