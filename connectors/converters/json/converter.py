@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from compactor.json_types import decoder
 from connectors.converters.converter import Converter, Headers
 from connectors.converters.json.fields import JsonFields
+from connectors.converters.json.parts import decoded_in_parts
 from connectors.converters.json.plain_events import PlainEvents
 from connectors.converters.json.schemas import read_schema, write_schema
 from connectors.converters.json.unwrapper import JsonUnwrapper
@@ -131,7 +132,7 @@ class JsonConverter(Converter):
         data = json_text(data)
         try:
             if not self._enabled:
-                return None, check_without_schema(decoded(self._plain.decode, data))
+                return None, check_without_schema(decoded_in_parts(self._plain.decode, data))
             if self._fixed is not None:
                 return self._read(self._fixed, data)
             schema, payload = self.parts(data)
@@ -217,7 +218,7 @@ class JsonConverter(Converter):
 
     def _read(self, entry: tuple[Schema | None, bool], payload: bytes) -> tuple[Schema | None, Any]:
         schema, is_exact = entry
-        node = decoded((self._exact if is_exact else self._plain).decode, payload)
+        node = decoded_in_parts((self._exact if is_exact else self._plain).decode, payload)
         return schema, check_without_schema(node) if schema is None else self.values.read(schema, node)
 
 

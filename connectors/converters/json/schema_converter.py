@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from connectors.converters.converter import Headers
 from connectors.converters.json.converter import DECIMAL_FORMAT, json_text
 from connectors.converters.json.fields import JsonFields
+from connectors.converters.json.parts import decoded_in_parts
 from connectors.converters.json.schema_types import FromJsonSchema, to_json_schema
 from connectors.converters.json.values import JsonForm, JsonValues, encoded, exact
 from connectors.converters.registered import MOST_IDS, RegisteredConverter
@@ -55,7 +56,7 @@ class JsonSchemaConverter(RegisteredConverter):
         schema_id, start, _ = self.wire.read(headers, data)
         schema = self._schema(schema_id)
         try:
-            node = decoded(self._decoder.decode, json_text(data[start:]))
+            node = decoded_in_parts(self._decoder.decode, json_text(data[start:]))
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise DataError(f"The data is no JSON: {reason_of(error)}.") from None
         return schema, self._values.read(schema, node)

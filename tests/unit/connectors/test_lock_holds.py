@@ -19,8 +19,9 @@ from connectors.data.bounds import MOST_READ
 from connectors.placeholders import resolve
 from tests.unit.connectors.chain.test_chain import batch
 
-HELD_S: Final = 0.45
-"""How long a call may keep all other threads waiting, of the processor's time: `/health` may take half a second."""
+HELD_S: Final = 0.15
+"""How long a call may keep all other threads waiting, of the processor's time: `/health` may take half a second, also
+on a machine that is busy."""
 TRIES: Final = 3
 """On a busy machine the same work takes more of the processor's time."""
 SETTINGS: Final = {
@@ -60,20 +61,22 @@ def longest_hold(work: Callable[[], object]) -> float:
     return max(later - earlier for earlier, later in pairwise(looks))
 
 
-def check_holds(work: Callable[[], object], most_s: float) -> None:
-    """Fails unless a try of `work` keeps other threads waiting for less than `most_s`."""
+def check_holds(work: Callable[[], object]) -> None:
+    """Fails unless a try of `work` keeps other threads waiting for less than HELD_S."""
     held = []
     for _ in range(TRIES):
         held.append(longest_hold(work))
-        if held[-1] < most_s:
+        if held[-1] < HELD_S:
             return
     pytest.fail(f"others waited for {held} s")
 
 
-def test_the_largest_json_holds_other_threads_for_a_part_of_a_second() -> None:
-    """It is decoded in one call, which no other thread of the process can interrupt."""
-    records, chain = batch((b"k", distinct_keys(MOST_READ))), Chain(chain_spec(SETTINGS), resolve)
-    check_holds(lambda: chain.apply(records), HELD_S)
+@pytest.mark.parametrize("around", [b"%s", b'{"payload":%s}'])
+def test_the_largest_json_holds_other_threads_for_a_part_of_a_second(around: bytes) -> None:
+    """It is decoded in parts: in one call, of 0.25 s, no other thread of the process would get on."""
+    text = around % distinct_keys(MOST_READ - len(around))
+    records, chain = batch((b"k", text)), Chain(chain_spec(SETTINGS), resolve)
+    check_holds(lambda: chain.apply(records))
 
 
 def test_a_large_list_is_written_as_avro_in_parts() -> None:
@@ -82,4 +85,4 @@ def test_a_large_list_is_written_as_avro_in_parts() -> None:
     row = {"type": "record", "name": "row", "fields": fields}
     rows = [{f"f{at}": at if at % 2 else "x" for at in range(20)} for _ in range(40_000)]
     schema = parsed_schema({"type": "array", "items": row}, {})
-    check_holds(lambda: write(BytesIO(), schema, rows), HELD_S / 3)
+    check_holds(lambda: write(BytesIO(), schema, rows))
