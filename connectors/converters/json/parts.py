@@ -98,7 +98,7 @@ class _Large:
             raise msgspec.DecodeError(said) from None
 
     def _groups(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Yields from where to where the members of a list or an object lie, some in a group; a large one alone."""
+        """Yields start and end of the members of a list or an object, some in a group; a large one alone."""
         first, comma = start + 1, None  # the last comma within the group
         for commas in _commas(np.frombuffer(self._text, np.uint8)[start:end], self._part):
             places = commas + start

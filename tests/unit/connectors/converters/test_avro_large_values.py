@@ -1,4 +1,4 @@
-"""A large value of Avro is written in parts, and nobody can tell by its bytes."""
+"""A large value of Avro is written in parts, and its bytes do not tell that."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -96,3 +96,18 @@ def test_another_error_of_a_large_read_is_raised(fed: Sessions, tmp_path: Path) 
         read_apart(SPARK, offer(tmp_path), lambda: False, TURN, parts(fed, fails))
     assert not ONE_LARGE_JOB.locked()
     assert fed.cluster.requests == 0
+
+
+def test_what_is_read_from_is_closed_if_nothing_can_be_written(tmp_path: Path) -> None:
+    """An error that is kept keeps its frames: they would hold the consumer, its threads and files for as long."""
+    closed: list[str] = []
+
+    def reading(*_: Any) -> Generator[pa.RecordBatch, None, None]:
+        try:
+            yield pa.RecordBatch.from_pylist([{"no": "column that is written"}])
+        finally:
+            closed.append("closed")
+
+    with pytest.raises(KeyError) as kept:
+        read_apart(SPARK, offer(tmp_path, Route.DRIVER), lambda: False, TURN, ApartParts(reading, no_job))
+    assert (closed, bool(kept.tb)) == (["closed"], True)
