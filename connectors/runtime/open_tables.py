@@ -17,7 +17,7 @@ from connectors.config.secrets import is_secret
 from connectors.config.table_rules import CATALOG
 from connectors.known_values import remember_setting
 from connectors.placeholders import resolve
-from connectors.tables.stores import KEPT, SNAPSHOTS, delta_options, iceberg_properties
+from connectors.tables.stores import KEPT, SNAPSHOTS, delta_options, iceberg_properties, is_rest
 from connectors.tables.topic_tables import TopicTables
 
 if TYPE_CHECKING:
@@ -83,8 +83,9 @@ def _iceberg(
         AVAILABLE_CATALOGS[CatalogType.REST] = partial(BoundedRestCatalog, is_secret)
         properties = iceberg_properties(bucket, place.url(""), properties)
         catalog = load_catalog("keyfold", **{**properties, KEPT: kept, SNAPSHOTS: place.url("")})
+        files = None if bucket is None or is_rest(properties) else place
         partitions = connector.snapshot_partition_by
-        return IcebergFiles(catalog, connector.iceberg_table(version.topic), own, version.connector, partitions)
+        return IcebergFiles(catalog, connector.iceberg_table(version.topic), own, version.connector, partitions, files)
 
     return table
 

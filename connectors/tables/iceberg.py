@@ -81,7 +81,8 @@ _TRANSFORMS: Final[dict[str, Transform[Any, Any]]] = {
 class IcebergFiles:
     """The Iceberg table `identifier` of a topic. Implements `TableFiles`.
 
-    `own` is the folder of its files, None if the catalog has another one.
+    `own` is the folder of its files, None if the catalog has another one. `bucket` is an object store that the worker
+    itself reaches, below which the files may be; None if the catalog is not to say what is removed there.
     """
 
     format: TableFormat = ICEBERG
@@ -93,11 +94,13 @@ class IcebergFiles:
         own: Storage | None,
         connector: str,
         partitions: Sequence[PartitionField] = (),
+        bucket: Storage | None = None,
     ) -> None:
         self._partitions = partitions
         self._catalog = catalog
         self._identifier = identifier
         self._own = own
+        self._bucket = bucket
         self._where = f"Connector {connector}: the Iceberg table {'.'.join(identifier)}"
         if not isinstance(catalog, RestCatalog):  # `BoundedRestCatalog` leaves out what names code
             # As `Catalog` has it, but for the look; it does not hold the catalog, so that both go at once.
@@ -157,13 +160,25 @@ class IcebergFiles:
         table.maintenance.expire_snapshots().by_ids([each.snapshot_id for each in old]).commit()
         newest = self._loaded()
         after = _paths(newest)
-        for path in sorted(before - after):
-            with suppress(FileNotFoundError):
-                table.io.delete(path)
+        self._delete(table, sorted(before - after))
         unused = unused_schemas(newest)
         if unused is not None:
             same = AssertCurrentSchemaId.model_validate({"current-schema-id": newest.metadata.current_schema_id})
             self._catalog.commit_table(newest, (same, AssertTableUUID(uuid=newest.metadata.table_uuid)), (unused,))
+
+    def _delete(self, table: Table, paths: Sequence[str]) -> None:
+        """Removes files. Those in the worker's object store go by its own client: Arrow leaves an object for a folder.
+
+        That object's name would have the value of the folder's partition.
+        """
+        root = None if self._bucket is None else f"{self._bucket.url('').rstrip('/')}/"
+        in_bucket = {path for path in paths if root is not None and path.startswith(root)}
+        if self._bucket is not None and root is not None:
+            self._bucket.delete_all(sorted(path.removeprefix(root) for path in in_bucket))
+        for path in paths:
+            if path not in in_bucket:
+                with suppress(FileNotFoundError):
+                    table.io.delete(path)
 
     def purge(self) -> str | None:
         """Removes all snapshots that no branch or tag names, and their files, also those of a commit that was cut off.

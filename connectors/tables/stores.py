@@ -42,13 +42,17 @@ def delta_options(bucket: StoreBucket | None) -> dict[str, str] | None:
     return {**dict(bucket.options), **puts, "allow_http": str(bucket.allow_http).lower()}
 
 
+def is_rest(catalog: Mapping[str, str]) -> bool:
+    """Returns whether a catalog with these properties is one over REST."""
+    return catalog.get("type") == "rest" or catalog.get("uri", "").startswith("http")
+
+
 def iceberg_properties(bucket: StoreBucket | None, location: str, catalog: Mapping[str, str]) -> dict[str, str]:
     """Returns the properties `catalog`, and how the files of its tables are reached if it does not say that itself.
 
     Tables are made below `location`, the snapshots' one, if the catalog has no `warehouse`. One over REST knows it.
     """
-    is_rest = catalog.get("type") == "rest" or catalog.get("uri", "").startswith("http")
-    place = {} if is_rest else {"warehouse": location}
+    place = {} if is_rest(catalog) else {"warehouse": location}
     if bucket is None or bucket.scheme != "s3" or any(name.startswith("s3.") for name in catalog):
         return {**place, **catalog}
     return {**place, **{_S3[name]: text for name, text in bucket.options if name in _S3}, **catalog}

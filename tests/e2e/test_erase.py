@@ -45,9 +45,14 @@ def folders(deployment: Deployment) -> Places:
     return deployment.storage, deployment.snapshots
 
 
-def _set(deployment: Deployment, table: str, retention_ms: int) -> None:
+def _set(deployment: Deployment, table: str, retention_ms: int, by: str = "none") -> None:
     deployment.worker["erasure.key.file"] = str(deployment.folder / "key.pem")
-    typed = {"value.converter": "keyfold.Json", "value.converter.schemas.enable": "false", "snapshot.table": table}
+    typed = {
+        "value.converter": "keyfold.Json",
+        "value.converter.schemas.enable": "false",
+        "snapshot.table": table,
+        "snapshot.partition.by": by,
+    }
     more = {"delete.retention.ms": retention_ms, "snapshot.retention.count": 5, "snapshot.value.format": "typed"}
     deployment.settings |= {**typed, **more}
 
@@ -90,9 +95,13 @@ def _is_gone(folders: Places) -> bool:
     return not files_with(OLDER.encode(), *folders) and not files_with(SECRET.encode(), *folders)
 
 
-def test_a_live_worker_erases(spark: SparkSession, deployment: Deployment, folders: Places) -> None:
-    """Values are gone from runs, snapshots and the table; the key is in its tombstone alone, as the receipt says."""
-    _set(deployment, "delta", HOUR_MS)
+@pytest.mark.parametrize("by", ["address", pytest.param("none", marks=pytest.mark.long)])
+def test_a_live_worker_erases(spark: SparkSession, deployment: Deployment, folders: Places, by: str) -> None:
+    """Values are gone from runs, snapshots and the table, and from the names of its partitions.
+
+    The key is in its tombstone alone, as the receipt says.
+    """
+    _set(deployment, "delta", HOUR_MS, by)
     _fill(deployment, OLDER)
     deployment.run_once(spark)
     assert len(files_with(OLDER.encode(), *folders)) > 2
@@ -114,9 +123,10 @@ def test_a_live_worker_erases(spark: SparkSession, deployment: Deployment, folde
 
 
 @pytest.mark.long  # test_a_live_worker_erases has Delta and a worker
-def test_no_worker_is_needed(spark: SparkSession, deployment: Deployment, folders: Places) -> None:
+@pytest.mark.parametrize("by", ["none", "address"])
+def test_no_worker_is_needed(spark: SparkSession, deployment: Deployment, folders: Places, by: str) -> None:
     """With Iceberg, and without a time for tombstones: the key goes too, and what comes later stays."""
-    _set(deployment, "delta" if chosen() else "iceberg", 0)  # a catalog of Iceberg's own lies in a folder
+    _set(deployment, "delta" if chosen() else "iceberg", 0, by)  # a catalog of Iceberg's own lies in a folder
     for value in (OLDER, SECRET):
         _fill(deployment, value)
         deployment.run_once(spark)

@@ -9,8 +9,10 @@ from typing import Any, Final
 import pytest
 
 from compactor.errors import SnapshotError
+from compactor.ports import TableVersion
 from compactor.storage.locations import open_storage
 from connectors.tables.stores import delta_options, iceberg_properties
+from tests.support.erasure import files_with
 from tests.support.stores.running import RunningStore
 from tests.support.tables import Tables, row
 
@@ -25,6 +27,15 @@ def _tables(kind: str, store: RunningStore, folder: Path, **settings: Any) -> Ta
     catalog = {"type": "sql", "uri": f"sqlite:///{folder}/lake.db"}
     own = {f"iceberg.catalog.{name}": text for name, text in catalog.items()}
     return Tables(kind, folder, place, iceberg_properties(place.bucket, place.url(""), catalog), **own, **settings)
+
+
+def _in_folders(tables: Tables, snapshot: str, *rows: dict[str, Any]) -> TableVersion:
+    """Writes the files of a snapshot with a folder for each of `rows`."""
+    version = tables.version(snapshot, [[each] for each in rows])
+    for file in version.files:
+        (tables.folder / "c" / "t" / snapshot / f"of-{file}").mkdir()
+        (tables.folder / "c" / "t" / snapshot / file).rename(tables.folder / "c" / "t" / snapshot / f"of-{file}" / file)
+    return version._replace(files=[f"of-{file}/{file}" for file in version.files])
 
 
 def _goes_on(tables: Tables) -> None:
@@ -50,6 +61,24 @@ def _goes_on(tables: Tables) -> None:
 def test_a_table_is_kept(kind: str, s3: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """A table in a store equals each snapshot, with the fence and others' commits as in a folder."""
     _goes_on(_tables(kind, request.getfixturevalue(s3), tmp_path))
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+@S3
+def test_partitions_are_kept(kind: str, s3: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """What names of folders escape is read back, and an erasure leaves no file and no word of one that is gone."""
+    store: RunningStore = request.getfixturevalue(s3)
+    tables = _tables(kind, store, tmp_path, **{"snapshot.partition.by": "name"})
+    odd, token = "a/b=c %é", secrets.token_hex(8)
+    gone = f"{odd} {token}"
+    tables.tables.commit(_in_folders(tables, "s1", row(0, odd), row(1, gone)))
+    assert tables.rows() == [row(0, odd), row(1, gone)]
+    newest = _in_folders(tables, "s2", row(0, odd))
+    tables.tables.commit(newest)
+    place = open_storage(store.location, store.options())
+    assert files_with(token.encode(), place)
+    assert tables.tables.purge(newest) is None
+    assert (tables.rows(), files_with(token.encode(), place)) == ([row(0, odd)], [])
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])

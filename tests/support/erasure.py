@@ -10,7 +10,7 @@ from typing import Any
 import fastavro
 import pyarrow.parquet as pq
 
-from compactor.storage.base import Storage
+from compactor.storage.base import FileInfo, Storage
 from compactor.storage.limits import LARGE_BYTES
 
 
@@ -25,7 +25,11 @@ def _files(place: Path | Storage) -> Iterator[tuple[str, bytes]]:
         yield from ((str(path), _content(path)) for path in sorted(place.rglob("*")))
     else:
         files = (*place.walk(""), *place.unfinished(""))
-        yield from ((f"{place.location}/{each.path}", place.read(each.path, LARGE_BYTES)) for each in files)
+        yield from ((f"{place.location}/{each.path}", _read(place, each)) for each in files)
+
+
+def _read(place: Storage, file: FileInfo) -> bytes:
+    return place.read(file.path, LARGE_BYTES) if file.bytes else b""  # what stands for a folder cannot be read
 
 
 def _content(path: Path) -> bytes:

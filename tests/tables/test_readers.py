@@ -13,6 +13,7 @@ import pytest
 from tests.support.lake.elsewhere import run_elsewhere
 from tests.support.snapshot_recipes import TABLES, recipes
 from tests.support.tables import Tables
+from tests.unit.connectors.tables.test_table_partitions import PartitionedTable
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -87,3 +88,25 @@ def test_a_recipe_reads_its_columns_and_every_type(recipe: str, tmp_path: Path, 
         {place if name == "_partition" else name: row[name] for name in row} for row in ({**_FULL, "at": at}, _EMPTY)
     ]
     assert every.sort_by("_offset").to_pylist() == wanted
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [recipe for recipe in _RECIPES if _kind(recipe) != "rest"],
+    ids=lambda recipe: f"{'Spark' if 'spark' in recipe else 'DuckDB'}-{_kind(recipe)}",
+)
+def test_a_table_with_partitions_is_read_after_an_erasure(recipe: str, tmp_path: Path) -> None:
+    """Each partition has its rows, those of null and of what folders escape too, and a key that was erased has none."""
+    kept = PartitionedTable(_kind(recipe), tmp_path)
+    names = ["a/b=c %é", "b", None, "007"]
+    values = [(f"k{number}", {"name": name, "n": number}) for number, name in enumerate([*names, "gone"])]
+    kept.take("name, day(_timestamp)", values)
+    kept.take("name, day(_timestamp)", [("k4", None)])
+    assert kept.tables.tables.purge(kept.tables.version("s", [[]])) is None
+    for of_page, here in (
+        ("orders/orders", "c/t"), ("orders.orders", "c.t"), ("namespace = 'orders'", "namespace = 'c'"),
+        ("name = 'orders'", "name = 't'"), ("status, total", "name, n"), ('"status", "total"', '"name", "n"'),
+    ):  # fmt: skip
+        recipe = recipe.replace(of_page, here)
+    rows = run_elsewhere(recipe, tmp_path).to_pylist()
+    assert sorted(rows, key=lambda row: row["n"]) == [{"name": name, "n": n} for n, name in enumerate(names)]
