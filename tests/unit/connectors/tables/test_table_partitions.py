@@ -34,7 +34,7 @@ class PartitionedTable:
     def take(self, by: str, values: Sequence[tuple[str, Any]]) -> list[tuple[Any, Any]]:
         """Folds `values` by key, takes a snapshot, and returns the names and numbers of the table's rows."""
         self.tables = Tables(self._kind, self._folder / "snapshots", **{"snapshot.partition.by": by})
-        self.connector.set(PLAIN, partitions=by)
+        self.connector.set(PLAIN, **({} if by == "none" else {"partitions": by}))
         assert self.connector.snapshots.typed is not None
         self.connector.snapshots.typed = replace(self.connector.snapshots.typed, tables=self.tables.tables)
         rows = [
