@@ -38,7 +38,7 @@ from connectors.operations.deletion_preview import (
     preview_of,
     was_redriven,
 )
-from connectors.runtime.store.connector_store import ConnectorStore
+from connectors.runtime.specs.connector_store import ConnectorStore
 from connectors.runtime.takeover import DELETING, LOCK_POLL_S, abandoned_s
 
 

@@ -1,6 +1,6 @@
 """Starts, pauses and stops each connector to match its desired state: Kafka Connect's Herder, for one worker.
 
-The desired state (config and target state, `connectors.py`) changes from any thread: by REST, by SIGHUP, by a changed
+The desired state (config and target state, `specs/`) changes from any thread: by REST, by SIGHUP, by a changed
 file. `reconcile`, which only the worker's own thread calls, takes each supervisor a step nearer to it. It waits for
 none of them, so that connectors start and stop at the same time.
 """
@@ -23,11 +23,11 @@ from connectors.config.files import ConnectorFile
 from connectors.config.worker import WorkerConfig
 from connectors.errors import ConflictError, NoThreadError, UsageError
 from connectors.progress.observer import Observer
-from connectors.runtime.connector_files import FileChanges
-from connectors.runtime.connectors import ConnectorSpec, ConnectorSpecs
 from connectors.runtime.lifecycle import RunState, TargetState
+from connectors.runtime.specs.connector_files import FileChanges
+from connectors.runtime.specs.connector_store import ConnectorStore
+from connectors.runtime.specs.connectors import ConnectorSpec, ConnectorSpecs
 from connectors.runtime.status import ConnectorState, Status
-from connectors.runtime.store.connector_store import ConnectorStore
 from connectors.runtime.supervised_connector import Connector
 from connectors.runtime.supervisor import RunContext, Supervisor
 from connectors.runtime.takeover import StartPlace

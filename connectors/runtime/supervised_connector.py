@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from connectors.errors import NoConnectorError
-from connectors.runtime.connectors import ConnectorSpec
+from connectors.runtime.specs.connectors import ConnectorSpec
 from connectors.runtime.status import ConnectorState, Status
 from connectors.runtime.supervisor import Supervisor
 from connectors.runtime.takeover import ids_to_have

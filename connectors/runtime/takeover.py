@@ -36,7 +36,7 @@ from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.retry import poll_until
 from connectors.match_time import START_S, matches_within
 from connectors.runtime.kafka_broker import KafkaBroker
-from connectors.runtime.store.connector_store import FOLDER
+from connectors.runtime.specs.connector_store import FOLDER
 from connectors.sinks.producer_session import read_positions
 
 _log = structlog.get_logger()

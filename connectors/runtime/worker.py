@@ -26,9 +26,9 @@ from connectors.kafka.access import KafkaAccess
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.probe import BrokerProbe
 from connectors.progress.observer import Interval, Observer
-from connectors.runtime.connector_files import ConnectorFiles
 from connectors.runtime.herder import Herder
 from connectors.runtime.shared_query import SharedQuery
+from connectors.runtime.specs.connector_files import ConnectorFiles
 from connectors.runtime.stop import Stop
 from connectors.runtime.supervisor import RunContext
 from connectors.signals import handled

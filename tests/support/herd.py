@@ -14,8 +14,8 @@ from connectors.config.files import load_connector, load_worker
 from connectors.progress.observer import Observer
 from connectors.runtime.herder import LOCKS_MS, Herder
 from connectors.runtime.lifecycle import RunState, TargetState
+from connectors.runtime.specs.connector_store import ConnectorStore
 from connectors.runtime.status import ConnectorState, Status
-from connectors.runtime.store.connector_store import ConnectorStore
 from connectors.runtime.supervisor import RunContext
 from tests.support.cli import worker_file
 from tests.support.clocks import ManualClock

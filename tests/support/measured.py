@@ -17,7 +17,7 @@ from compactor.model.state import CatalogState
 from connectors.config.connector import ConnectorConfig
 from connectors.metrics.collector import WorkerCollector
 from connectors.metrics.source_lag import SourceLag
-from connectors.runtime.connectors import ConnectorSpec
+from connectors.runtime.specs.connectors import ConnectorSpec
 from connectors.runtime.status import ConnectorState, Status
 from connectors.runtime.supervised_connector import Connector
 from tests.support.clocks import ManualClock

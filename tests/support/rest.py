@@ -21,8 +21,8 @@ from connectors.rest.listeners import LIMITS, ClientLimits, bind
 from connectors.rest.service import listening
 from connectors.runtime.herder import Herder
 from connectors.runtime.lifecycle import RunState, TargetState
+from connectors.runtime.specs.connector_store import FOLDER, ConnectorStore
 from connectors.runtime.status import ConnectorState, Status
-from connectors.runtime.store.connector_store import FOLDER, ConnectorStore
 from connectors.runtime.supervisor import RunContext
 from tests.support.cli import worker_file
 from tests.support.memory.storage import FailingStorage

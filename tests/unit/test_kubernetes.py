@@ -21,7 +21,7 @@ from connectors.config.errors import FaultyConfigError
 from connectors.config.files import load_connector, load_worker
 from connectors.config.worker import WorkerConfig
 from connectors.rest.security import Role, read_users
-from connectors.runtime.connector_files import ConnectorFiles
+from connectors.runtime.specs.connector_files import ConnectorFiles
 from tests.support.kafka import wait_until
 
 ROOT = Path(__file__).parents[2]

@@ -65,8 +65,8 @@ def _run(
     from connectors.config.folder_checks import check_storage
     from connectors.config.stores import worker_storage
     from connectors.rest.listeners import bind
-    from connectors.runtime.connector_files import ConnectorFiles
-    from connectors.runtime.connector_limit import raise_open_files_limit
+    from connectors.runtime.specs.connector_files import ConnectorFiles
+    from connectors.runtime.specs.connector_limit import raise_open_files_limit
     from connectors.spark.session import SparkStart
 
     raise_open_files_limit()
@@ -84,7 +84,7 @@ def _run(
     spark = (parts.spark_start or SparkStart)(config.spark_master, config.spark_settings, config.executors_package)
     from connectors.rest.service import listening  # half a second of imports, which the JVM does not wait for
     from connectors.runtime.herder import Herder
-    from connectors.runtime.store.connector_store import ConnectorStore
+    from connectors.runtime.specs.connector_store import ConnectorStore
     from connectors.runtime.worker import Worker
 
     clock = SYSTEM_CLOCK

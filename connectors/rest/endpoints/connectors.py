@@ -20,8 +20,8 @@ from connectors.errors import NoConnectorError, UsageError
 from connectors.rest import bodies, shapes, views
 from connectors.rest.answers import ShareDependency, json_answer
 from connectors.rest.context import ContextDependency, RestContext, error_responses, json_body
-from connectors.runtime.connectors import TRIES, ConnectorSpec, changed_by_others
 from connectors.runtime.lifecycle import TargetState
+from connectors.runtime.specs.connectors import TRIES, ConnectorSpec, changed_by_others
 from connectors.runtime.status import Status
 from connectors.runtime.supervised_connector import Connector
 

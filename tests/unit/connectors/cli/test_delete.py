@@ -21,7 +21,7 @@ from connectors.kafka.access import KafkaAccess
 from connectors.operations.deletion_preview import DeletionPlan, DeletionPreview, OutputTopic
 from connectors.runtime import takeover
 from connectors.runtime.lifecycle import TargetState
-from connectors.runtime.store.connector_store import ConnectorStore, StoredConnector
+from connectors.runtime.specs.connector_store import ConnectorStore, StoredConnector
 from tests.support.cli import connector_file, invoke, keep, row, storage_of, worker_file
 
 

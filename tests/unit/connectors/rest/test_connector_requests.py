@@ -11,7 +11,7 @@ import pytest
 from compactor.catalog.owner_lock import Owner, OwnerLock, this_process
 from compactor.model.state import CatalogState, Topic, rejection_of
 from connectors.config.worker import ALLOWED, POLICY
-from connectors.runtime import connectors
+from connectors.runtime.specs import connectors
 from connectors.source.source_errors import DELETED, RECREATED, UNNAMED
 from tests.support.rest import BUCKETS, RestWorker, message, rest_worker
 

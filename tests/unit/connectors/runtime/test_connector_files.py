@@ -15,8 +15,8 @@ import structlog
 from connectors.config.errors import FaultyConfigError
 from connectors.config.files import ConnectorFile, OtherFile, load_connector, load_worker, other_file
 from connectors.config.worker import WorkerConfig
-from connectors.runtime import connector_files as module
-from connectors.runtime.connector_files import ConnectorFiles, FileChanges
+from connectors.runtime.specs import connector_files as module
+from connectors.runtime.specs.connector_files import ConnectorFiles, FileChanges
 from tests.support.cli import worker_file
 from tests.support.config_map import ConfigMapVolume
 from tests.support.kafka import wait_until

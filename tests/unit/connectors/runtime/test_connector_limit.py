@@ -12,9 +12,9 @@ import structlog
 
 from connectors.config.files import load_connector, load_worker
 from connectors.errors import ConflictError
-from connectors.runtime.connector_files import FileChanges
-from connectors.runtime.connector_limit import most_connectors, open_files_limit
 from connectors.runtime.lifecycle import TargetState
+from connectors.runtime.specs.connector_files import FileChanges
+from connectors.runtime.specs.connector_limit import most_connectors, open_files_limit
 from tests.support.cli import worker_file, write_json
 from tests.support.herd import Herd, config, put
 
@@ -105,7 +105,7 @@ def test_what_is_stored_is_not_refused(herd: Herd) -> None:
 
 RAISED = """
 import resource
-from connectors.runtime.connector_limit import raise_open_files_limit
+from connectors.runtime.specs.connector_limit import raise_open_files_limit
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 700))
 raise_open_files_limit()
 print(resource.getrlimit(resource.RLIMIT_NOFILE))

@@ -23,7 +23,7 @@ from connectors.config.files import load_worker
 from connectors.config.stores import worker_storage
 from connectors.errors import SupersededError
 from connectors.runtime.lifecycle import TargetState
-from connectors.runtime.store.connector_store import FOLDER, ConnectorStore, StoredConnector
+from connectors.runtime.specs.connector_store import FOLDER, ConnectorStore, StoredConnector
 from tests.support.cli import worker_file
 from tests.support.stores.running import RunningStore
 

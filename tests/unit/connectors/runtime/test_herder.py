@@ -15,11 +15,11 @@ from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import FaultyConfigError
 from connectors.config.files import load_connector
 from connectors.errors import ConflictError, NoConnectorError
-from connectors.runtime.connector_files import FileChanges
 from connectors.runtime.herder import Herder
 from connectors.runtime.lifecycle import TargetState
+from connectors.runtime.specs.connector_files import FileChanges
+from connectors.runtime.specs.connector_store import FOLDER, ConnectorStore
 from connectors.runtime.status import ConnectorState
-from connectors.runtime.store.connector_store import FOLDER, ConnectorStore
 from tests.support.cli import NAME, connector_file
 from tests.support.herd import Herd, config, put
 from tests.support.memory.storage import FailingStorage, MemoryStorage

@@ -15,10 +15,10 @@ from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.files import OtherFile, clashes, load_connector
 from connectors.errors import BusyError, ConflictError, NoConnectorError
-from connectors.runtime import connectors
-from connectors.runtime.connector_files import FileChanges
 from connectors.runtime.lifecycle import TargetState
-from connectors.runtime.store.connector_store import FOLDER, ConnectorStore, StorePatience
+from connectors.runtime.specs import connectors
+from connectors.runtime.specs.connector_files import FileChanges
+from connectors.runtime.specs.connector_store import FOLDER, ConnectorStore, StorePatience
 from tests.support.cli import NAME, connector_file
 from tests.support.herd import Herd, config, put
 from tests.support.kafka import wait_until

@@ -15,7 +15,7 @@ from compactor.storage.local import LocalStorage
 from connectors.errors import ConflictError
 from connectors.runtime.herder import Herder
 from connectors.runtime.lifecycle import TargetState
-from connectors.runtime.store.connector_store import ConnectorStore, StorePatience
+from connectors.runtime.specs.connector_store import ConnectorStore, StorePatience
 from tests.support.cli import NAME, connector_file
 from tests.support.herd import Herd, config, put
 from tests.support.kafka import wait_until

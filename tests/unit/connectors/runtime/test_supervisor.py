@@ -52,8 +52,8 @@ from connectors.runtime import status
 from connectors.runtime.connector_task import TaskReport
 from connectors.runtime.offset_change import MAY_BE_DONE, ChangedLog
 from connectors.runtime.request_answers import NOT_DONE
+from connectors.runtime.specs.connector_store import FOLDER
 from connectors.runtime.stop import Stop
-from connectors.runtime.store.connector_store import FOLDER
 from connectors.runtime.supervisor import RunContext, Supervisor
 from tests.support.cli import NAME, connector_file, keep, row, worker_file
 from tests.support.clocks import ManualClock

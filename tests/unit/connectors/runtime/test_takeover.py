@@ -28,7 +28,7 @@ from connectors.kafka.access import KafkaAccess
 from connectors.kafka.admin import TopicInfo
 from connectors.kafka.client_settings import ClientSettings
 from connectors.runtime import takeover
-from connectors.runtime.store.connector_store import FOLDER
+from connectors.runtime.specs.connector_store import FOLDER
 from connectors.runtime.takeover import newer_owner, take_over
 from tests.support.catalogs import NOW, grow, owned
 from tests.support.cli import worker_file

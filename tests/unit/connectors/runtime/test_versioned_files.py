@@ -13,7 +13,7 @@ from compactor.errors import StorageError
 from compactor.storage.base import FileInfo, Storage
 from connectors.config.fields import is_connector_name
 from connectors.errors import SupersededError
-from connectors.runtime.store.versioned_files import KEPT_MS, REMOVED, VersionedFiles
+from connectors.runtime.specs.versioned_files import KEPT_MS, REMOVED, VersionedFiles
 from tests.support.clocks import ManualClock
 from tests.support.memory.storage import FailingStorage, MemoryStorage, lose_answer
 

@@ -16,10 +16,10 @@ from connectors.config.connector import ConnectorConfig
 from connectors.config.files import load_connector, load_worker
 from connectors.config.stores import connector_storage, worker_storage
 from connectors.progress.observer import Observer
-from connectors.runtime.connector_files import ConnectorFiles, FileChanges
 from connectors.runtime.herder import Herder
 from connectors.runtime.lifecycle import RunState, TargetState
-from connectors.runtime.store.connector_store import FOLDER, ConnectorStore
+from connectors.runtime.specs.connector_files import ConnectorFiles, FileChanges
+from connectors.runtime.specs.connector_store import FOLDER, ConnectorStore
 from connectors.runtime.worker import Worker, WorkerParts, WorkerTimings
 from tests.support.cli import NAME, connector_file, worker_file, worker_over
 from tests.support.spark_standins import StandInSession, starting, up

@@ -31,10 +31,10 @@ from connectors.config.files import ConnectorFile, OtherFile, checked, clashes
 from connectors.config.stores import connector_storage
 from connectors.config.worker import WorkerConfig
 from connectors.errors import ConflictError, NoConnectorError
-from connectors.runtime.connector_limit import most_connectors, open_files_limit
 from connectors.runtime.lifecycle import TargetState
-from connectors.runtime.store.connector_store import ConnectorStore, StoredConnector
-from connectors.runtime.store.store_ownership import StoreOwnership
+from connectors.runtime.specs.connector_limit import most_connectors, open_files_limit
+from connectors.runtime.specs.connector_store import ConnectorStore, StoredConnector
+from connectors.runtime.specs.store_ownership import StoreOwnership
 
 _log = structlog.get_logger()
 

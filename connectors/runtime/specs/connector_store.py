@@ -28,7 +28,7 @@ from connectors.config.fields import is_connector_name
 from connectors.config.stores import worker_storage
 from connectors.config.worker import WorkerConfig
 from connectors.runtime.lifecycle import TargetState
-from connectors.runtime.store.versioned_files import VersionedFiles
+from connectors.runtime.specs.versioned_files import VersionedFiles
 
 FOLDER: Final = ".worker"
 _CONNECTORS: Final = "connectors"

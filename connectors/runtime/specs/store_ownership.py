@@ -25,7 +25,7 @@ import structlog
 from compactor.errors import StorageError
 from connectors.clock import Clock
 from connectors.errors import BusyError, ConflictError, SupersededError
-from connectors.runtime.store.connector_store import ConnectorStore, StoredConnector
+from connectors.runtime.specs.connector_store import ConnectorStore, StoredConnector
 from connectors.threads import CallQueue
 
 _log = structlog.get_logger()

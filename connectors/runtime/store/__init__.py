@@ -1,1 +1,0 @@
-"""What a worker stores of connectors that are made over REST, and which worker may change that."""
