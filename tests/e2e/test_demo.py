@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import shlex
 import subprocess
 import zipfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +18,8 @@ import duckdb
 import pytest
 
 from connectors.dev.demo.data import csv_archive
-from tests.support.cli import command, environment, execute
+from tests.support.cli import ROOT, command, environment, execute, write_json
+from tests.support.deployment import Process
 from tests.support.kafka import Read, consume_all
 
 pytestmark = pytest.mark.timeout(420)
@@ -102,6 +105,31 @@ def test_the_snapshot_holds_each_aircrafts_last_flight(demo: Demo, last_flights:
     assert said["records"] == len(rows) == 4_043
     assert said["typed"]["unplaced"] == {}
     assert {key: dict(zip(names, values, strict=True)) for key, *values in rows} == last_flights
+
+
+def test_the_query_of_the_readme(
+    demo: Demo, last_flights: dict[bytes, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The line that README.md shows first opens the table from the folder in which the demo has run."""
+    (query,) = re.findall(r"(?m)^    (SELECT .*)$", (ROOT / "README.md").read_text(encoding="utf-8"))
+    monkeypatch.chdir(demo.root.parent)
+    counted = dict(duckdb.execute(query).fetchall())
+    assert counted == Counter(flight["carrier"] for flight in last_flights.values())
+
+
+@pytest.mark.long  # test_restore.py: a restored topic compacts to an equal snapshot
+def test_a_restored_demo_compacts_to_an_equal_snapshot(demo: Demo) -> None:
+    """No aircraft differs between the demo's snapshot and that of the topic which it was restored to."""
+    folder, worker, topic = demo.root / "snapshots" / "flights" / "flights", demo.root / "worker.json", "flights.again"
+    restored = execute("restore", folder, "--topic", topic, "--create", "--worker", worker, "--json")
+    assert (restored.returncode, json.loads(restored.stdout)["sent"]) == (0, 4_043), restored.stderr
+    settings = json.loads((demo.root / "flights.json").read_text(encoding="utf-8"))
+    again = write_json(demo.root / "again.json", {**settings, "name": "again", "topics": topic})
+    with Process(["run", str(again), "--worker", str(worker), "--once"], demo.root / "again.log", {}) as run:
+        assert run.wait() == 0, run.tail()
+    both = execute("snapshot", "diff", folder, demo.root / "snapshots" / "again" / topic, "--json")
+    said = json.loads(both.stdout)
+    assert [said[name] for name in ("added", "changed", "removed", "same")] == [0, 0, 0, 4_043]
 
 
 def test_flights_without_a_tail_number_are_dead_letters(demo: Demo) -> None:

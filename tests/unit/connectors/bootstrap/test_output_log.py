@@ -5,6 +5,7 @@ from typing import cast
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from msgspec.structs import replace
 
 from connectors.bootstrap.output_log import Clients, Connections, OutputLog
 from connectors.bootstrap.position import ReaderPosition
@@ -57,9 +58,9 @@ class _Kafka:
     def close(self) -> None: ...
 
 
-def _log_of(kafka: _Kafka) -> OutputLog:
+def _log_of(kafka: _Kafka, position: ReaderPosition = POSITION, clock: ManualClock | None = None) -> OutputLog:
     connections = Connections(cast("Consumer", kafka), cast("Admin", kafka))
-    return OutputLog(Clients({}, {}), POSITION, ManualClock(), lambda _: connections)
+    return OutputLog(Clients({}, {}), position, clock or ManualClock(), lambda _: connections)
 
 
 def _record(offset: int) -> Message:
@@ -92,6 +93,20 @@ def test_an_offset_that_is_gone_ends_the_reading_in_an_outage_too() -> None:
     kafka.away, kafka.taken = UnreachableError("Away."), [[CUT_OFF]]
     with pytest.raises(ResumeError, match="o-0 has no offset 2 any more"):
         log.poll(0)
+
+
+def test_a_position_is_read_from_until_its_time_is_over() -> None:
+    """At the start, and while nothing tells that all was read: both times are named, and how to begin again."""
+    clock, position = ManualClock(1_000), replace(POSITION, safe_until_ms=2_000)
+    log = _log_of(_Kafka(), position, clock)
+    clock.advance(1_000)
+    assert log.poll(0) == []
+    clock.advance(1)
+    for late in (lambda: log.poll(0), lambda: _log_of(_Kafka(), position, clock)):
+        with pytest.raises(ResumeError, match=r"until 1970-01-01T00:00:02\.000Z.*have forgotten deletions") as caught:
+            late()
+        assert "open_table" in caught.value.action
+        assert "keyfold snapshot CONNECTOR.json" in caught.value.action
 
 
 @pytest.mark.parametrize(
