@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property, lru_cache
-from typing import Annotated, Any, Final, Protocol
+from typing import Annotated, Any, Final
 
 from fastapi import Depends, Request
 from msgspec import Struct
@@ -75,15 +75,6 @@ _SAID: Final = {
 }
 
 
-class WorkerState(Protocol):
-    """What endpoints ask of the worker itself."""
-
-    @property
-    def health(self) -> str:
-        """How it is: starting, healthy or unhealthy."""
-        ...
-
-
 class Identity(Struct, frozen=True):
     """Which worker this is: the URL at which others reach it, its HOST:PORT, its commit, and its cluster's id.
 
@@ -97,12 +88,15 @@ class Identity(Struct, frozen=True):
 
 
 class RestContext(Struct, frozen=True, dict=True):
-    """What endpoints work with; an endpoint that waits for anything but its request does so by `slow`."""
+    """What endpoints work with; an endpoint that waits for anything but its request does so by `slow`.
+
+    `health` returns how the worker itself is: starting, healthy or unhealthy.
+    """
 
     herder: Herder
     topics: ActiveTopics
     worker: WorkerConfig
-    state: WorkerState
+    health: Callable[[], str]
     identity: Identity
     metrics: CollectorRegistry
     loggers: LoggerLevels

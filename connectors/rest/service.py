@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from connectors.rest.answers import HeldBytes
-    from connectors.rest.context import RestContext, WorkerState
+    from connectors.rest.context import RestContext
 
 ADMIN: Final = "admin.listeners"
 ASK_S: Final = 10.0
@@ -31,7 +31,7 @@ ASK_S: Final = 10.0
 def listening(
     worker: WorkerConfig,
     herder: Herder,
-    state: WorkerState,
+    health: Callable[[], str],
     bound: Sequence[BoundListener],
     ready: Callable[[str], None],
     limits: ClientLimits = LIMITS,
@@ -40,7 +40,8 @@ def listening(
 ) -> Iterator[None]:
     """Serves REST during the block; `ready` gets the URL of each listener once it answers.
 
-    `cluster_id` makes what asks for the id of the Kafka cluster, `commit` says which one this program is of.
+    `health` says how the worker is: starting, healthy or unhealthy. `cluster_id` makes what asks for the id of the
+    Kafka cluster, `commit` says which one this program is of.
     """
     if not bound:
         yield
@@ -64,7 +65,7 @@ def listening(
     metrics.register(WorkerCollector(herder, clock, ends.lag, names=names, partitions=partitions))
     identity = Identity(str(where), f"{where.host}:{where.port}", commit(), cluster.get)
     topics, slow = ActiveTopics(herder.connector), Slow(limits.wait_s, in_folder=is_folder(worker.storage_location))
-    context = RestContext(herder, topics, worker, state, identity, metrics, LoggerLevels(), clock, slow)
+    context = RestContext(herder, topics, worker, health, identity, metrics, LoggerLevels(), clock, slow)
     with ExitStack() as stack:
         for listener in bound:
             stack.callback(listener.socket.close)

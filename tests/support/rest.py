@@ -169,7 +169,9 @@ def _listening(
     found = RestWorker(herder, storage, worker_storage(config), "", "")
     bound = bind(config, limits.connections)
     # Nothing asks the brokers for the cluster's id: there are none, and its thread would log to a command's stdout.
-    with listening(config, herder, found, bound, urls.append, limits, lambda _: Mock(get=lambda: ""), commit):
+    with listening(
+        config, herder, lambda: found.health, bound, urls.append, limits, lambda _: Mock(get=lambda: ""), commit
+    ):
         found.url, found.admin_url = urls[0], urls[-1]
         found.client = client_of(urls[0])
         yield found

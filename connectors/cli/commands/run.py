@@ -94,7 +94,10 @@ def _run(
         lives_on = listens or (config.connectors_dir is not None and not once)
         worked = (parts.worker or Worker)(config, herder, clock, observer, spark, files)
         held.hand_to(worked.on_stop)
-        with listening(config, herder, worked, bound, _say_listening), files.watching(worked.reload):
+        with (
+            listening(config, herder, lambda: worked.health, bound, lambda url: say(f"listening on {url}")),
+            files.watching(worked.reload),
+        ):
             code = worked.run(once=once, lives_on=lives_on)
     return worked, code, herder.connectors()
 
@@ -113,10 +116,6 @@ def _say_done(config: WorkerConfig, connectors: Sequence[Connector], *, as_json:
         say_json(done)
     elif printed := once_view.text(done):
         say(printed)
-
-
-def _say_listening(url: str) -> None:
-    say(f"listening on {url}")
 
 
 def _leave(code: int) -> None:

@@ -39,7 +39,8 @@ async def get_root(context: ContextDependency) -> shapes.ServerInfo:
 )
 async def get_health(context: ContextDependency, strict: Annotated[str | None, Query()] = None) -> JSONResponse:
     """Tells how the worker is (KIP-1017); with `strict=true` also whether all of its connectors are well."""
-    status, message = context.state.health, _SAID[context.state.health]
+    status = context.health()
+    message = _SAID[status]
     if status == "healthy" and bodies.flag(strict) and (unwell := await run_in_threadpool(_unwell, context)):
         status, message = "unhealthy", unwell
     return JSONResponse({"status": status, "message": message}, _CODES.get(status, HTTPStatus.OK))
