@@ -12,6 +12,10 @@ from contextlib import closing, suppress
 from itertools import islice
 from typing import Any, Final
 
+from msgspec.structs import replace
+
+from compactor.lookup.latest import OUTLINES
+from compactor.lookup.records_at import FileOutlines
 from compactor.model.log import PartitionLog
 from compactor.runs import reader
 from compactor.runs.scan import whole
@@ -23,7 +27,7 @@ from connectors.data.bounds import MOST_READ
 from connectors.data.schema import Schema
 from connectors.errors import DataError, RegistryError
 from connectors.machine_errors import refuse_machine
-from connectors.operations.get import KeyAnswer, KeyRecord
+from connectors.operations.get import KeyAnswer
 
 _LOOKED_AT: Final = 1_000
 """Kept keys of a log that are looked at for their schemas: the first that a run has."""
@@ -36,39 +40,55 @@ _JSON: Final = "keyfold.Json"
 
 
 def kept_forms(
-    storage: Storage, written: ClassSpec, logs: Sequence[PartitionLog], keys: Sequence[bytes], resolve: Resolve
+    storage: Storage,
+    written: ClassSpec,
+    logs: Sequence[PartitionLog],
+    keys: Sequence[bytes],
+    resolve: Resolve,
+    outlines: FileOutlines = OUTLINES,
 ) -> dict[bytes, list[bytes]]:
     """Returns the bytes that each of `keys` may be kept as: they are JSON, or text that is itself the key.
 
-    There are none if the connector's keys are bytes or text. Raises StorageError, RegistryError.
+    There are none if the connector's keys are bytes or text. `outlines` verify the files that are read. Raises
+    StorageError, RegistryError, DamagedFileError, UnverifiedError.
     """
     converter_class = CONVERTERS.find(written.name).of
     if converter_class.java in _PLAIN:
         return {key: [] for key in keys}
     with closing(made_converter(written, resolve, is_key=True)) as converter:
-        samples = list(islice(_samples(storage, converter, logs[:_MOST_LOGS]), _MOST_SCHEMAS))
+        samples = list(islice(_samples(storage, converter, logs[:_MOST_LOGS], outlines), _MOST_SCHEMAS))
         of_json = converter_class.java == _JSON
         return {key: list(dict.fromkeys(_forms(converter, samples, key, spaced=of_json))) for key in keys}
 
 
-def look_up(
-    ask: Callable[[Sequence[bytes]], KeyAnswer], forms: Mapping[bytes, Sequence[bytes]]
-) -> tuple[tuple[KeyRecord, ...], tuple[bytes, ...]]:
-    """Returns the records that `ask` has of `forms`, and the keys of which no form is kept. Raises as `ask` does."""
+def with_forms(
+    answer: KeyAnswer,
+    keys: Sequence[bytes],
+    forms_of: Callable[[KeyAnswer], Mapping[bytes, Sequence[bytes]]],
+    ask: Callable[[Sequence[bytes]], KeyAnswer],
+) -> KeyAnswer:
+    """Returns the answer to `keys` and to the forms (`kept_forms`) that those of them have of which nothing is kept.
+
+    `answer` is the one to `keys` alone. All that is returned comes from one look-up, and so holds at the same offsets.
+    Raises as `ask` and `forms_of` do.
+    """
+    forms = forms_of(answer) if answer.absent else {}
     every = [form for some in forms.values() for form in some]
-    answer = ask(every) if every else None
-    missing = set(answer.absent) if answer is not None else set[bytes]()
-    absent = tuple(key for key, some in forms.items() if missing.issuperset(some))
-    return (() if answer is None else answer.records), absent
+    if not every:
+        return answer
+    both = ask([*keys, *every])
+    missing = set(both.absent)
+    return replace(both, absent=tuple(key for key in keys if missing.issuperset((key, *forms.get(key, ())))))
 
 
-def _samples(storage: Storage, converter: Converter, logs: Iterable[PartitionLog]) -> Iterator[bytes]:
+def _samples(
+    storage: Storage, converter: Converter, logs: Iterable[PartitionLog], outlines: FileOutlines
+) -> Iterator[bytes]:
     """Yields kept keys, one for each schema."""
     heads: set[bytes] = set()
     schemas: list[Schema | None] = []
     for log in logs:
-        batches = reader.read(storage, whole(log), ("key",))
-        for key in islice((key for batch in batches for key in batch["key"].to_pylist()), _LOOKED_AT):
+        for key in islice(_keys(storage, log, outlines), _LOOKED_AT):
             head = (key or b"")[: converter.schema_bytes or None]
             if key is None or head in heads or len(key) > MOST_READ:
                 continue
@@ -80,6 +100,14 @@ def _samples(storage: Storage, converter: Converter, logs: Iterable[PartitionLog
             if converter.schema_bytes or schema not in schemas:
                 schemas.append(schema)
                 yield key
+
+
+def _keys(storage: Storage, log: PartitionLog, outlines: FileOutlines) -> Iterator[bytes | None]:
+    """Yields the keys of a log by offset; each file is verified before its first one."""
+    for file_range in whole(log).file_ranges:
+        outlines.check_file(storage, file_range.file)
+        for batch in reader.read_file_range(storage, file_range, ("key",)):
+            yield from batch["key"].to_pylist()
 
 
 def _forms(converter: Converter, samples: Iterable[bytes], key: bytes, *, spaced: bool) -> Iterator[bytes]:
@@ -102,5 +130,5 @@ def _forms(converter: Converter, samples: Iterable[bytes], key: bytes, *, spaced
 def _values(key: bytes) -> Iterator[Any]:
     """Yields what `key` may stand for: the text that it is, and what that is as JSON."""
     yield key.decode(errors="replace")
-    with suppress(ValueError):
+    with suppress(ValueError, RecursionError):
         yield json.loads(key)

@@ -68,6 +68,7 @@ class QuickLookUps:
                 partition=query.get("partition"),
                 is_hex=query.get("hex"),
                 is_text=query.get("text"),
+                is_typed=query.get("typed"),
             )
         except KeyfoldError as error:
             response = errors.of_keyfold(Request(scope), error)

@@ -200,6 +200,8 @@ class Slow:
         self.look_ups = SlowCalls("look-ups", look_ups, LOOK_UPS_WAITING, wait_s)
         # The same in hundreds of runs, which takes seconds of a core: one, so that others and connectors go on.
         self.wide_look_ups = SlowCalls("wide look-ups", 1, WIDE_WAITING, wait_s)
+        # Look up values of keys in the forms in which they may be kept: each may wait for a schema registry.
+        self.typed_look_ups = SlowCalls("look-ups of values of keys", 1, WIDE_WAITING, wait_s)
         # Checks configs, which takes a core each.
         self.checks = SlowCalls("checks", 4, wait_s=wait_s)
         # Changes offsets, each for as long as reading an output topic takes.

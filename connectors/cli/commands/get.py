@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated, Final
 
@@ -53,7 +53,7 @@ def get(
     from connectors.config.stores import connector_storage
     from connectors.operations.get import KeyAnswer, logs_of
     from connectors.operations.get import get as operation
-    from connectors.operations.typed_keys import kept_forms, look_up
+    from connectors.operations.typed_keys import kept_forms, with_forms
     from connectors.placeholders import resolve
 
     storage, name = connector_storage(config, settings.name), settings.name
@@ -62,19 +62,19 @@ def get(
         chosen = partial(logs_of, connector=name, topic=topic, partition=partition)
         return operation(storage, settings, lambda: Catalog.open(storage, name).state, keys, chosen)
 
+    def forms(answer: KeyAnswer) -> Mapping[bytes, Sequence[bytes]]:
+        written = settings.chain_spec(config.given).written_key
+        return kept_forms(storage, written, answer.logs, answer.absent, resolve)
+
     answer = answered(wanted)
-    records, absent = answer.records, answer.absent
-    if absent and not as_hex:
-        forms = kept_forms(storage, settings.chain_spec(config.given).written_key, answer.logs, absent, resolve)
-        typed, absent = look_up(answered, forms)
-        records += typed
+    answer = answer if as_hex else with_forms(answer, wanted, forms, answered)
     out = JsonLines()
     is_text = shows_text(text)
-    out.write(record.shown(text=is_text) for record in records)
+    out.write(record.shown(text=is_text) for record in answer.records)
     out.flush()
-    for key in absent:
+    for key in answer.absent:
         note(f"Nothing is kept of {_printable(key)}.")
-    if absent:
+    if answer.absent:
         note(f"next: {HOW_KEPT}")
         raise typer.Exit(EXIT_FAILED)
 

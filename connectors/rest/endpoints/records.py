@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Response
 from msgspec import Struct
 
 from compactor.digits import whole
-from compactor.errors import LookUpError, UnverifiedError
+from compactor.errors import LookUpError, MissingFileError, UnverifiedError
 from compactor.index.blocks import FEW
 from compactor.lookup.latest import unindexed_bytes
 from compactor.lookup.records_at import FileOutlines
@@ -20,6 +20,7 @@ from compactor.model.state import CatalogState
 from connectors.config.fields import INT_MAX
 from connectors.errors import BusyError, UsageError
 from connectors.operations import get as operation
+from connectors.operations.get import KeyAnswer
 from connectors.operations.offsets import kept_state
 from connectors.rest import bodies, shapes
 from connectors.rest.answers import Share, ShareDependency, check_length, json_answer
@@ -33,6 +34,9 @@ router = APIRouter(prefix="/keyfold/connectors/{connector}", tags=["records"])
 
 MOST_KEYS: Final = 100
 """How many keys a request has at most: each takes some 1 ms of processor time, ten times that without an index."""
+
+MOST_TYPED: Final = 8
+"""The same for values of keys: each is tried in up to 80 forms."""
 
 MOST_BYTES: Final = 32 << 20
 """What the records of one answer may take."""
@@ -71,6 +75,9 @@ Keys = Annotated[list[str] | None, Query(alias="key", description="A key; up to 
 Topic = Annotated[str | None, Query(description="Only this source topic.")]
 Partition = Annotated[str | None, Query(description="Only this partition.")]
 Hex = Annotated[str | None, Query(alias="hex", description="true: keys are in hexadecimal digits.")]
+Typed = Annotated[
+    str | None, Query(alias="typed", description="true: keys may be values of keys; their converter says how.")
+]
 Text = Annotated[str | None, Query(alias="text", description="true: bytes that are UTF-8 as text, otherwise base64.")]
 
 
@@ -81,6 +88,7 @@ class LookUp(Struct, frozen=True, kw_only=True):
     topic: str | None
     partition: int | None
     is_text: bool
+    is_typed: bool
 
 
 @router.get("/records", response_model=shapes.LookUpAnswer, responses=error_responses(400, 404, 503))
@@ -93,6 +101,7 @@ async def get_records(
     partition: Partition = None,
     is_hex: Hex = None,
     is_text: Text = None,
+    is_typed: Typed = None,
 ) -> Response:
     """Shows the latest record that is kept of each key, and below which source offsets the answer holds."""
     asked = LookUp(
@@ -100,8 +109,12 @@ async def get_records(
         topic=topic,
         partition=_number(partition),
         is_text=bodies.flag(is_text),
+        is_typed=bodies.flag(is_typed),
     )
+    _check_typed(asked, is_hex=bodies.flag(is_hex))
     existing = context.herder.connector(connector)
+    if asked.is_typed:
+        return await context.slow.typed_look_ups.run(_look_up, context, share, existing, asked, MOST_STEPS)
     try:
         return await context.slow.look_ups.run(_look_up, context, share, existing, asked, WIDE_STEPS)
     except _WideError:
@@ -116,6 +129,15 @@ def _keys(texts: list[str], *, is_hex: bool) -> tuple[bytes, ...]:
     if not texts or len(texts) > MOST_KEYS:
         raise UsageError(f"The request has {len(texts)} keys.", f"Send 1 to {MOST_KEYS}, as key=…&key=….")
     return tuple(_bytes(text, is_hex=is_hex) for text in dict.fromkeys(texts))
+
+
+def _check_typed(asked: LookUp, *, is_hex: bool) -> None:
+    """Raises UsageError for values of keys that are too many, or that are said to be digits."""
+    if asked.is_typed and (is_hex or len(asked.keys) > MOST_TYPED):
+        raise UsageError(
+            f"The request has {len(asked.keys)} keys{' in hexadecimal digits' if is_hex else ''} and typed=true.",
+            f"Send 1 to {MOST_TYPED} as text with typed=true, for example key=%7B%22id%22%3A7%7D.",
+        )
 
 
 def _bytes(text: str, *, is_hex: bool) -> bytes:
@@ -140,34 +162,10 @@ def _look_up(context: RestContext, share: Share, connector: Connector, asked: Lo
     """Answers `asked`, and counts what it holds in `share`.
 
     Raises UsageError if the connector keeps no such partition, too much without an index or in too many runs;
-    _WideError if it takes more than `most_steps`; StorageError, BusyError.
+    _WideError if it takes more than `most_steps`; StorageError, BusyError, RegistryError.
     """
-
-    def chosen(state: CatalogState) -> tuple[PartitionLog, ...]:
-        if not state.logs and asked.topic is None and asked.partition is None:
-            return ()
-        logs = operation.logs_of(state, connector.name, asked.topic, asked.partition)
-        if (unindexed := unindexed_bytes(logs)) > UNINDEXED_BYTES:
-            raise UsageError(
-                f"Connector {connector.name} keeps {unindexed:,} bytes of records there without an index of keys; over "
-                f"REST at most {UNINDEXED_BYTES:,} are read for an answer.",
-                "Set state.index=always: the next clean indexes what is kept. Or name a partition, or use keyfold get.",
-            )
-        _check_steps(connector.name, len(asked.keys), sum(len(log.kept) for log in logs), most_steps)
-        return logs
-
-    storage, config = context.storage_of(connector.name), connector.spec.config
     try:
-        answer = operation.get(
-            storage,
-            config,
-            lambda: _state(context, connector),
-            asked.keys,
-            chosen,
-            OUTLINES.verifying_at_most(UNVERIFIED_BYTES),
-            MOST_BYTES,
-            lambda size: share.hold(_COPIES * size),
-        )
+        answer = _answer(context, share, connector, asked, most_steps)
     except UnverifiedError as error:
         raise BusyError(error.message, error.action) from None
     except LookUpError as error:
@@ -180,6 +178,53 @@ def _look_up(context: RestContext, share: Share, connector: Connector, asked: Lo
     share.hold(_COPIES * size)  # the records, and the buffer that they are written to
     records = [_shown(record, is_text=asked.is_text) for record in answer.records]
     return json_answer(msgspec.json.encode({"records": records, "ends": ends}))
+
+
+def _answer(context: RestContext, share: Share, connector: Connector, asked: LookUp, most_steps: int) -> KeyAnswer:
+    storage, config = context.storage_of(connector.name), connector.spec.config
+    outlines = OUTLINES.verifying_at_most(UNVERIFIED_BYTES)
+
+    def ask(keys: Sequence[bytes]) -> KeyAnswer:
+        return operation.get(
+            storage,
+            config,
+            lambda: _state(context, connector),
+            keys,
+            lambda state: _logs(connector.name, asked, state, len(keys), most_steps),
+            outlines,
+            MOST_BYTES,
+            lambda size: share.hold(_COPIES * size),
+        )
+
+    answer = ask(asked.keys)
+    if not asked.is_typed:
+        return answer
+    from connectors.operations.typed_keys import kept_forms, with_forms  # converters, which most look-ups do not need
+    from connectors.placeholders import resolve
+
+    def forms(answer: KeyAnswer) -> Mapping[bytes, Sequence[bytes]]:
+        written = config.chain_spec(context.worker.given).written_key
+        try:
+            return kept_forms(storage, written, answer.logs, answer.absent, resolve, outlines)
+        except MissingFileError:
+            raise BusyError("What the look-up reads was replaced by a clean meanwhile.", "Ask again.") from None
+
+    return with_forms(answer, asked.keys, forms, ask)
+
+
+def _logs(connector: str, asked: LookUp, state: CatalogState, keys: int, most_steps: int) -> tuple[PartitionLog, ...]:
+    """Returns the logs of `state` that are asked for so many keys. Raises UsageError, _WideError."""
+    if not state.logs and asked.topic is None and asked.partition is None:
+        return ()
+    logs = operation.logs_of(state, connector, asked.topic, asked.partition)
+    if (unindexed := unindexed_bytes(logs)) > UNINDEXED_BYTES:
+        raise UsageError(
+            f"Connector {connector} keeps {unindexed:,} bytes of records there without an index of keys; over REST at "
+            f"most {UNINDEXED_BYTES:,} are read for an answer.",
+            "Set state.index=always: the next clean indexes what is kept. Or name a partition, or use keyfold get.",
+        )
+    _check_steps(connector, keys, sum(len(log.kept) for log in logs), most_steps)
+    return logs
 
 
 def _check_steps(connector: str, keys: int, runs: int, most_steps: int) -> None:

@@ -1,19 +1,26 @@
-"""`keyfold get` takes the value of a key that a converter writes: the schema is that of keys that are kept."""
+"""The value of a key that a converter writes is looked up: the schema is that of keys that are kept."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from compactor.model.log import PartitionLog, empty
+from compactor.model.record import TopicPartition
+from connectors.operations.get import KeyAnswer
+from connectors.operations.typed_keys import with_forms
 from tests.support.change_events import ID, with_schema
 from tests.support.cli import connector_file, invoke, keep, row, worker_file
 from tests.support.served_registry import Registry, served_registry
 
 registry = pytest.fixture(served_registry)
 KEY = {"type": "record", "name": "K", "fields": [{"name": "id", "type": "string"}, {"name": "n", "type": "long"}]}
+FORMS: dict[bytes, list[bytes]] = {b"1": [b"one", b"eins"], b"2": [b"two"], b"3": []}
 
 
 def _get(folder: Path, settings: dict[str, str], *keys: str) -> tuple[int, list[Any], str]:
@@ -53,3 +60,30 @@ def test_a_json_key_may_be_kept_with_spaces(tmp_path: Path, enabled: str) -> Non
     keep(tmp_path, [row(0, json.dumps(kept).encode(), b"v")])
     settings = {"key.converter": "keyfold.Json", "key.converter.schemas.enable": enabled}
     assert _get(tmp_path, settings, '{"id":"ä"}')[:2] == (0, [0])
+
+
+def _log(end: int) -> PartitionLog:
+    return replace(empty(TopicPartition("t", 0), 0, 0, None), end=end)
+
+
+@pytest.mark.parametrize(
+    ("kept", "absent"),
+    [
+        ({b"1", b"2", b"3"}, ()),
+        ({b"one", b"3"}, (b"2",)),
+        ({b"eins", b"two"}, (b"3",)),
+        (set[bytes](), (b"1", b"2", b"3")),
+    ],
+)
+def test_a_key_is_absent_if_no_form_of_it_is_kept(kept: set[bytes], absent: Sequence[bytes]) -> None:
+    """And the answer is of one look-up, at the offset that it names, although the log grew since the first."""
+    asked: list[Sequence[bytes]] = []
+
+    def ask(keys: Sequence[bytes]) -> KeyAnswer:
+        asked.append(keys)
+        return KeyAnswer((), (_log(len(asked)),), tuple(key for key in keys if key not in kept))
+
+    keys = [b"1", b"2", b"3"]
+    answer = with_forms(ask(keys), keys, lambda answer: {key: FORMS[key] for key in answer.absent}, ask)
+    assert (answer.absent, answer.logs) == (tuple(absent), (_log(len(asked)),))
+    assert asked[-1][:3] == keys

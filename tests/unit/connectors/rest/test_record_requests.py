@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import pyarrow as pa
 import pytest
@@ -16,14 +17,21 @@ from compactor.runs import writer
 from compactor.runs.file_stats import level0_run
 from compactor.runs.writer import RunTarget
 from tests.support.engine import row
+from tests.support.memory.schema_registry import MemoryRegistry, served
 from tests.support.rest import RestWorker, message
+from tests.support.served_registry import Registry
 
 PATH = "/keyfold/connectors/a/records"
 
 
-def keep(worker: RestWorker, *partitions: Sequence[tuple[bytes, bytes | None]], is_indexed: bool = True) -> None:
+def keep(
+    worker: RestWorker,
+    *partitions: Sequence[tuple[bytes, bytes | None]],
+    is_indexed: bool = True,
+    settings: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     """Makes the connector `a`, which keeps these records of topic t, all but the last of a partition published."""
-    worker.create("a")
+    worker.create("a", **settings)
     target = RunTarget(storage=worker.location.sub("a"), prefix="1-j", max_bytes=1 << 20, is_indexed=is_indexed)
     logs = [_log(target, number, records) for number, records in enumerate(partitions)]
     worker.supervisor("a").catalog_state = CatalogState(connector="a", logs=tuple(logs))
@@ -57,6 +65,58 @@ def test_bytes_are_base64_and_keys_may_be_hexadecimal(worker: RestWorker) -> Non
     assert [(each["key"], each["value"]) for each in answer["records"]] == [("AP8=", "dg==")]
 
 
+OF_JSON = {"key.converter": "keyfold.Json", "key.converter.schemas.enable": "false"}
+
+
+def test_a_key_of_a_converter_is_found_by_its_value(worker: RestWorker) -> None:
+    """Whatever spaces it is kept with, beside keys that are given as they are kept; and only if the request says so."""
+    keep(worker, [(b'{"id": 7}', b"1"), (b'{"id":8}', b"2")], [(b'{"id":7}', b"3"), (b'"x"', b"4")], settings=OF_JSON)
+    asked: dict[str, str | list[str]] = {"key": ['{ "id": 7 }', "absent", '{"id":8}', "x"], "text": "true"}
+    answer = worker.ask("GET", PATH, params={**asked, "typed": "true"}).json()
+    assert {(each["key"], each["value"]) for each in answer["records"]} == {
+        ('{"id": 7}', "1"),
+        ('{"id":7}', "3"),
+        ('{"id":8}', "2"),
+        ('"x"', "4"),
+    }
+    assert answer["ends"] == {"t": {"0": 2, "1": 2}}
+    assert [each["key"] for each in worker.ask("GET", PATH, params=asked).json()["records"]] == ['{"id":8}']
+
+
+def test_a_key_of_avro_is_found_by_its_value(worker: RestWorker) -> None:
+    """Once its registry answers: what it does not say is not known to be absent."""
+    params = {"key": "b", "typed": "true", "text": "true"}
+    memory = MemoryRegistry()
+    with served(memory) as url:
+        registry = Registry(url, memory)
+        keep(worker, [(registry.avro({"type": "string"}, "b"), b"1")], settings=registry.settings(side="key"))
+        assert [each["value"] for each in worker.ask("GET", PATH, params=params).json()["records"]] == ["1"]
+    answer = worker.ask("GET", PATH, params=params)
+    assert (answer.status_code, "The schema registry does not answer" in message(answer)) == (500, True)
+
+
+def test_a_value_that_is_no_key_finds_nothing(worker: RestWorker) -> None:
+    """However it is nested, and in a connector whose keys are bytes."""
+    keep(worker, [(b'{"id":7}', b"1")], settings=OF_JSON)
+    for key in ("[" * 10_000, "[" * 10_000 + "]" * 10_000, '{"id":8}', "9" * 5_000, "NaN", "\x00"):
+        answer = worker.ask("GET", PATH, params={"key": key, "typed": "true"})
+        assert (answer.status_code, answer.json()["records"]) == (200, []), answer.text
+    worker.ask("DELETE", "/connectors/a")
+    keep(worker, [(b'"x"', b"1")])
+    assert worker.ask("GET", PATH, params={"key": "x", "typed": "true"}).json()["records"] == []
+
+
+def test_a_damaged_file_is_not_decoded_for_the_forms_of_keys(worker: RestWorker) -> None:
+    """To decode it may end the worker, and the keys that say how others look are of any file."""
+    keep(worker, [(b'{"id":7}', b"1")], settings=OF_JSON)
+    (path,) = [info.path for info in worker.location.sub("a").walk("runs") if info.path.endswith(".parquet")]
+    data = bytearray(worker.location.sub("a").read(path))
+    data[10] ^= 1
+    worker.location.sub("a").write(path, bytes(data))
+    answer = worker.ask("GET", PATH, params={"key": '{"id":8}', "typed": "true"})
+    assert (answer.status_code, "is damaged: it is not what was written" in message(answer)) == (500, True)
+
+
 def test_a_connector_that_keeps_nothing_has_no_record(worker: RestWorker) -> None:
     """It has not read anything yet."""
     worker.create("a")
@@ -69,6 +129,8 @@ def test_a_connector_that_keeps_nothing_has_no_record(worker: RestWorker) -> Non
         ({}, 400, "The request has 0 keys."),
         ({"key": ["k"] * 101}, 400, "The request has 101 keys."),
         ({"key": "xy", "hex": "true"}, 400, 'The key "xy" is not in hexadecimal digits.'),
+        ({"key": "00", "hex": "true", "typed": "true"}, 400, "1 keys in hexadecimal digits and typed=true."),
+        ({"key": [str(key) for key in range(9)], "typed": "true"}, 400, "Send 1 to 8 as text with typed=true"),
         ({"key": "k", "partition": "-1"}, 400, 'The partition "-1" is no number.'),
         ({"key": "k", "partition": "7"}, 400, "Connector a keeps no partition 7."),
         ({"key": "k", "topic": "u"}, 400, "It keeps t-0"),
