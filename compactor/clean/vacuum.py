@@ -26,6 +26,7 @@ from compactor.catalog import requests
 from compactor.catalog.catalog import Catalog
 from compactor.errors import CatalogError
 from compactor.failpoints import hit
+from compactor.index.reader import damaged_indexes
 from compactor.model.state import CatalogState
 from compactor.runs.paths import RUNS, is_index, job_of
 from compactor.storage.base import FileInfo, Storage
@@ -37,7 +38,10 @@ _log = structlog.get_logger()
 
 
 class Vacuumed(Struct, frozen=True):
-    """The number of files that were removed, their bytes, and the paths of indexes that are named and not there."""
+    """The number of files that were removed, their bytes, and the paths of indexes that are named, and lost or damaged.
+
+    Damaged are those that this process has met as such.
+    """
 
     files: int
     bytes: int
@@ -120,9 +124,10 @@ def removable(
 
 
 def _lost_indexes(storage: Storage, files: Sequence[FileInfo], state: CatalogState) -> frozenset[str]:
-    """Returns the paths of index files that `state` names and that are gone; `files` were listed before."""
-    unlisted = {path for path in state.paths if is_index(path)} - {info.path for info in files}
-    return frozenset(path for path in unlisted if not storage.exists(path))
+    """Returns the paths of index files that `state` names, and that are gone or damaged; `files` were listed before."""
+    named = {path for path in state.paths if is_index(path)}
+    unlisted = named - {info.path for info in files}
+    return damaged_indexes(storage, named).union(path for path in unlisted if not storage.exists(path))
 
 
 def _quiet_since(files: Sequence[FileInfo]) -> dict[tuple[int, str], int]:

@@ -6,7 +6,7 @@ again and again. Many keys are looked up together, in blocks that are read for t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final, Self
 
@@ -51,9 +51,12 @@ _REMEMBERED: Final = 64 << 20
 """Bytes of directories that a process remembers: those of 2,500 million records."""
 
 REMADE: Final = (
-    "Nothing is lost, looking keys up takes longer. Remove that file: the worker cleans its partitions, which writes "
-    "another one."
+    "Nothing is lost, looking keys up takes longer. After its next vacuum the worker cleans the partitions of that "
+    "file, which writes another one."
 )
+
+_DAMAGED: Final = 10_000
+"""How many damaged files a process remembers. Of more, those that were met lately are replaced first."""
 
 
 _BLOCK_BYTES: Final = 72 << 20
@@ -94,10 +97,17 @@ class KnownIndexes:
         # By location, path, and number.
         self.blocks = Remembered[SearchedEntries](block_bytes)
         self.block_bytes = block_bytes
+        # By location and path: the files that were not what was written. A reader that meets one adds it.
+        self.damaged = Remembered[str](_DAMAGED)
 
 
 KNOWN: Final = KnownIndexes()
 """Those that this process has read."""
+
+
+def damaged_indexes(storage: Storage, paths: Iterable[str], known: KnownIndexes = KNOWN) -> frozenset[str]:
+    """Returns those of `paths` that this process has met as damaged."""
+    return frozenset(path for path in paths if known.damaged.get((storage.location, path)) is not None)
 
 
 class AskedKeys:
@@ -397,4 +407,5 @@ class _SectionReader:
 
     def _damaged(self, what: str) -> DamagedFileError:
         where = f"{self._storage.location}/{self._section.path}"
+        self._known.damaged.put(self._place, what, 1)
         return DamagedFileError(f"The index {where} is damaged: {what} not what was written.", REMADE)

@@ -168,6 +168,38 @@ def test_a_damaged_file_below_what_is_sent_sets_its_log_aside_where_keys_have_an
         ]  # fmt: skip
 
 
+def index_of_base(simulation: Simulation) -> Path:
+    """Returns the index file of the base run of T0."""
+    base = simulation.components.catalog.state.log(T0).base
+    assert base is not None
+    (file,) = base.files
+    return Path(simulation.storage.location, str(file.index_path))
+
+
+@pytest.mark.parametrize("byte", [0, -1])
+def test_an_index_that_is_not_what_was_written_is_made_again(tmp_path: Path, byte: int) -> None:
+    """A publish does without it; after the next vacuum a clean writes another one, though nothing else is due."""
+    simulation = Simulation(None, tmp_path, any_case=True)
+    for step in (Restart(Settings(state_index="always", ratio=1.0)), Ingest((SourceRecord(0, b"AA", b"1"),)), Fold()):
+        simulation.perform(step)
+    damaged = index_of_base(simulation)
+    content = bytearray(damaged.read_bytes())
+    content[byte] ^= 1
+    damaged.write_bytes(content)
+    for step in (Round(), Vacuum(), Round()):
+        simulation.perform(step)
+    assert index_of_base(simulation) == damaged, "nobody has met it yet"
+    simulation.perform(Ingest((SourceRecord(0, b"aa", b"2"),)))
+    keys = [(one.key, one.value) for one in simulation.broker.output.records[T0]]
+    assert keys == [(b"AA", b"1"), (b"AA", None), (b"aa", b"2")]
+    for step in (Vacuum(), Round()):
+        simulation.perform(step)
+    made = index_of_base(simulation)
+    for step in (Vacuum(), Round()):
+        simulation.perform(step)
+    assert damaged != made == index_of_base(simulation)
+
+
 @pytest.mark.parametrize("cleaned", [False, True])
 def test_a_refused_record_retires_other_encodings_all_the_same(tmp_path: Path, cleaned: bool) -> None:
     """A clean forgets the record before it, so the next one could not: a reader ends with one key of the identity."""
