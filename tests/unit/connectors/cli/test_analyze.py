@@ -147,6 +147,19 @@ def test_other_settings_stand_beside_the_present_ones(tmp_path: Path) -> None:
     assert lines[lines.index("Bytes, WITH") + 1].split()[-2:] == ["AFTER", "+/-"]
 
 
+def test_one_winner_over_a_topic_is_counted_before_it_is_asked_for(tmp_path: Path) -> None:
+    """--with compaction.scope=topic: the record that another partition has a later one of its key for would go."""
+    _keep(tmp_path)
+    shown = _analyzed(tmp_path, "--with", "compaction.scope=topic", **LAG).splitlines()
+    assert "WITH is: compaction.scope=topic" in shown
+    for line in (
+        "  superseded by a later record        -2     -8            -3         -14           -1         -6",
+        "  last records of their keys           4     13             3           7           -1         -6",
+        "Live records with a later one of their key in another partition: 1, 6 bytes.",
+    ):
+        assert line in shown
+
+
 def test_settings_that_change_no_figure_say_so(tmp_path: Path) -> None:
     """segment.bytes cuts files anew and moves no record."""
     _keep(tmp_path)

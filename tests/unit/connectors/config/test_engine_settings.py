@@ -93,6 +93,7 @@ def test_a_folder_that_others_may_read_is_told_of(tmp_path: Path, top: int, own:
         ({"compaction.key.identity": "json"}, True),
         ({"compaction.order": "Header:Version"}, True),
         ({"compaction.order": "offset"}, False),
+        ({"compaction.scope": "topic"}, True),
         ({"compaction.key.identity": "json", "state.index": "never"}, False),
         ({"state.index": "always"}, True),
     ],
