@@ -1,8 +1,8 @@
 """Keeps Python's cyclic garbage collector from stopping all threads for long: it goes through all objects that live.
 
 It is off for calls that make many objects, none of which is in a cycle: to decode 8 MiB of JSON that is a list of lists
-takes 0.5 s with it, and 0.1 s without. What a worker has made once it runs, it looks at no more: that took 0.1 s each
-time (docs/decisions/findings.md).
+takes 0.5 s with it, and 0.1 s without. Modules and classes, of which a worker loads many, it looks at no more: that
+took 0.1 s each time (docs/decisions/findings.md).
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ def uncollected(call: Callable[[], Result], off_s: float = OFF_S) -> Result:
 
 
 def leave_out_what_lives() -> None:
-    """Collects once, and has the collector pass over all that lives then: modules, classes, what a start has made.
+    """Has the collector pass over all that lives now: modules, classes, what a start has made.
 
     Of these nothing is freed any more that comes to be in a cycle. So it is for a process that has started, and once.
+    It does not collect before: that would take as long as each collection that it spares.
     """
-    gc.collect()
     gc.freeze()
 
 

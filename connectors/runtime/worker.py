@@ -65,9 +65,6 @@ class WorkerTimings(Struct, frozen=True):
     """How long a start of Spark that is not needed any more may take to end."""
     reload_ms: int = 5_000
     """After so long the storage is asked again what connectors of new files are to be, if it did not answer."""
-    settled_ms: int = 20_000
-    """When it counts as started: by then connectors have taken over, and modules are loaded that come with the first
-    records. Before, the collector of garbage would go through them each time, and hold up every thread."""
 
 
 class WorkerParts(Struct, frozen=True):
@@ -76,7 +73,7 @@ class WorkerParts(Struct, frozen=True):
     query: Callable[..., SharedQuery] = SharedQuery
     kafka: KafkaAccess = KafkaAccess()
     timings: WorkerTimings = WorkerTimings()
-    # Called once, when the worker counts as started.
+    # Called once, when all is there but connectors: these may go, and then nothing of them is to stay.
     settle: Callable[[], None] = leave_out_what_lives
 
 
@@ -164,6 +161,7 @@ class Worker:
             query = self._parts.query(spark, self._clock, connectors=len(self._herder.names()))
             query.start(prepares=once)
             if not self._stop.is_set():  # set if the signal came while Spark was starting
+                self._parts.settle()
                 self._herder.begin(RunContext(spark, query, once, self._stop.wake, self._herder.configs))
             self._watch(spark, query)
         finally:
@@ -227,11 +225,7 @@ class Worker:
 
     def _watch(self, spark: SparkSession, query: SharedQuery) -> None:
         self.health = Health.HEALTHY
-        settled_ms: int | None = self._clock.monotonic_ms() + self._timings.settled_ms
         while not self._stop.is_set() and not self._is_over():
-            if settled_ms is not None and self._clock.monotonic_ms() >= settled_ms:
-                self._parts.settle()
-                settled_ms = None
             # A connector that has ended or is to change ends this wait as well.
             self._stop.is_set_within(self._timings.look_ms, self._clock)
             if self._lost(spark, query):

@@ -180,23 +180,24 @@ def index_of_base(simulation: Simulation) -> Path:
 def test_an_index_that_is_not_what_was_written_is_made_again(tmp_path: Path, byte: int) -> None:
     """A publish does without it; after the next vacuum a clean writes another one, though nothing else is due."""
     simulation = Simulation(None, tmp_path, any_case=True)
-    for step in (Restart(Settings(state_index="always", ratio=1.0)), Ingest((SourceRecord(0, b"AA", b"1"),)), Fold()):
-        simulation.perform(step)
+
+    def perform(*told: AnyStep) -> None:
+        for step in told:
+            simulation.perform(step)
+
+    perform(Restart(Settings(state_index="always", ratio=1.0)), Ingest((SourceRecord(0, b"AA", b"1"),)), Fold())
     damaged = index_of_base(simulation)
     content = bytearray(damaged.read_bytes())
     content[byte] ^= 1
     damaged.write_bytes(content)
-    for step in (Round(), Vacuum(), Round()):
-        simulation.perform(step)
+    perform(Round(), Vacuum(), Round())
     assert index_of_base(simulation) == damaged, "nobody has met it yet"
-    simulation.perform(Ingest((SourceRecord(0, b"aa", b"2"),)))
+    perform(Ingest((SourceRecord(0, b"aa", b"2"),)))
     keys = [(one.key, one.value) for one in simulation.broker.output.records[T0]]
     assert keys == [(b"AA", b"1"), (b"AA", None), (b"aa", b"2")]
-    for step in (Vacuum(), Round()):
-        simulation.perform(step)
+    perform(Vacuum(), Round())
     made = index_of_base(simulation)
-    for step in (Vacuum(), Round()):
-        simulation.perform(step)
+    perform(Vacuum(), Round())
     assert damaged != made == index_of_base(simulation)
 
 

@@ -58,6 +58,7 @@ def test_a_long_text_is_decoded_without_it(length: int, is_on: bool) -> None:
 
 def test_what_a_start_has_made_is_passed_over() -> None:
     """A full collection after it goes through what came since: before, it went through all objects that there are."""
+    gc.collect()
     before = len(gc.get_objects())
     try:
         leave_out_what_lives()

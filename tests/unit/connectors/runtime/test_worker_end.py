@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -288,22 +287,17 @@ def test_a_signal_ends_a_worker_with_what_its_connectors_have_failed_with(
     assert made.worker.abandoned == []
 
 
-def test_a_worker_that_has_started_says_so_once(tmp_path: Path) -> None:
-    """It has what its start has made passed over by the collector of garbage, and no more of what comes later."""
-    config, herder = supervised(tmp_path, Supervisor(hangs=False))
-    timings = WorkerTimings(look_ms=10, settled_ms=10)
-    spark, settle = StandInSession(), Mock()
-    parts = WorkerParts(query=quiet_query(), timings=timings, settle=settle)
+def test_what_a_worker_has_loaded_is_passed_over_before_its_connectors_begin(tmp_path: Path) -> None:
+    """Later a collection of garbage would go through it each time; connectors may go, and nothing of them stays."""
+    connector, spark = Supervisor(hangs=False), StandInSession()
+    config, herder = supervised(tmp_path, connector)
+    begun: list[bool] = []
+    settle = Mock(side_effect=lambda: begun.append(connector.started.is_set()))
+    parts = WorkerParts(query=quiet_query(), timings=WorkerTimings(look_ms=10), settle=settle)
     worker = Worker(config, herder, SystemClock(), Observer(), up(spark), parts=parts)
-    looks = count()
-
-    def stop_later() -> None:
-        if settle.called and next(looks) == 5:
-            worker.on_stop(signal.SIGTERM, None)
-
-    spark.asked = stop_later
-    assert worker.run(once=False, lives_on=True) == EXIT_OK
-    settle.assert_called_once_with()
+    spark.asked = lambda: worker.on_stop(signal.SIGTERM, None)
+    assert worker.run(once=False) == EXIT_OK
+    assert (begun, connector.started.is_set()) == ([False], True)
 
 
 @pytest.mark.parametrize(
