@@ -225,7 +225,8 @@ class TableVersion(NamedTuple):
     """A state of a topic that its table is to equal: the typed files of the snapshot `snapshot` below `folder`.
 
     `settings` differs if the columns were made in another way. `appends`: the files have every record that is kept, and
-    rows of the table stay. Offsets are the next to read, by partition number as text.
+    rows of the table stay. Offsets are the next to read, by partition number as text. `has_unique_keys`: no key can be
+    in two rows, as there is one partition, or a key has one record over all of them.
     """
 
     connector: str
@@ -240,6 +241,7 @@ class TableVersion(NamedTuple):
     generations: Mapping[str, int]
     folder: Storage
     files: Sequence[str]
+    has_unique_keys: bool = False
 
 
 class Tables(Protocol):

@@ -28,7 +28,7 @@ from benchmarks.rows.look_ups import GET
 from benchmarks.rows.partitions import PARTITIONS
 from benchmarks.rows.snapshot_table import READY_TABLE
 from benchmarks.rows.sustained import SUSTAINED
-from benchmarks.rows.tables import TABLE
+from benchmarks.rows.tables import TABLE, TABLE_ICEBERG
 from benchmarks.rows.worker import FRESH, FRESH_STORE, IDLE, READY
 from benchmarks.rows.write_amplification import WRITTEN
 from connectors.kafka.client_settings import CONSUMER_DEFAULTS
@@ -170,6 +170,7 @@ MEASUREMENTS: Final = by_id(
         FRESH_CHANGES,
         FRESH_TABLES,
         TABLE,
+        TABLE_ICEBERG,
         MANY,
         MANY_TENFOLD,
         BESIDE,

@@ -1,4 +1,4 @@
-"""What a table costs (`snapshot.table=delta`), without a broker: all rows, and one in a hundred that have changed."""
+"""What a table costs (`snapshot.table`), without a broker: all rows, and one in a hundred that have changed."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ GROUP_ROWS: Final = 500_000
 _STATES: Final = np.array(["new", "paid", "sent"])
 
 
-def table_commits(_bootstrap: str = "", rows: int = ROWS) -> dict[str, float]:
+def table_commits(_bootstrap: str = "", rows: int = ROWS, kind: str = "delta") -> dict[str, float]:
     """Measures commits of all rows, of neighbouring keys, and of keys at random, and `COPY … TO` of DuckDB."""
     count, chance = max(1_000, round(rows * scale())), np.random.default_rng(1)
     changed = count // 100
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         offsets, totals = chance.permutation(count), chance.random(count)
-        whole, tables = _written(folder, "whole", offsets, totals), _tables(folder)
+        whole, tables = _written(folder, "whole", offsets, totals), _tables(folder, kind)
         values = {
             **_timed("COPY", partial(_copy, folder, "whole")),
             **_timed("whole", partial(tables.commit, whole)),
@@ -66,13 +66,13 @@ def _copy(folder: Path, name: str) -> None:
     duckdb.execute(f"COPY (SELECT * FROM '{files}') TO '{target}' (FORMAT parquet, COMPRESSION zstd)")
 
 
-def _tables(folder: Path) -> TopicTables:
+def _tables(folder: Path, kind: str) -> TopicTables:
     given = {
         "name": "c",
         "connector.class": "keyfold.CompactedTopic",
         "topics": "t",
         "snapshot.location": str(folder),
-        "snapshot.table": "delta",
+        "snapshot.table": kind,
     }
     tables = tables_of(ConnectorConfig.model_validate(given), LocalStorage(str(folder)), lambda: False, "")
     assert tables is not None
@@ -115,10 +115,22 @@ def _written(folder: Path, name: str, offsets: NDArray[np.int64], totals: NDArra
     )
 
 
+_BARS: Final = {
+    "whole over COPY": (1.5, 1.2),
+    "1 % of neighbouring keys, s": (3, 2),
+    "1 % of keys at random, s": (3, 2),
+}
 TABLE: Final = Measurement(
     "table",
     f"commits of a Delta table of {ROWS:,} rows, and `COPY … TO` of DuckDB of the same files",
-    {"whole over COPY": (1.5, 1.2), "1 % of neighbouring keys, s": (3, 2), "1 % of keys at random, s": (3, 2)},
+    _BARS,
     table_commits,
+    broker=False,
+)
+TABLE_ICEBERG: Final = Measurement(
+    "table-iceberg",
+    f"commits of an Iceberg table of {ROWS:,} rows, and `COPY … TO` of DuckDB of the same files",
+    _BARS,
+    partial(table_commits, kind="iceberg"),
     broker=False,
 )

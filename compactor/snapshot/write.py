@@ -92,6 +92,7 @@ def _table_version(written: Manifest, state: CatalogState, name: str, settings: 
         generations={} if written.generations is UNSET else written.generations,
         folder=folder,
         files=[file.path for file in written.files],
+        has_unique_keys=len(written.source_offsets) == 1 or written.scope == "topic",
     )
 
 

@@ -75,8 +75,6 @@ def _place_faults(kind: str, catalog: Mapping[str, str], location: str | None) -
         yield Fault("snapshot.table", f'"{kind}" {text}')
     elif kind == "iceberg" and not catalog and "?" in location:  # SQLAlchemy would take the rest for settings
         yield Fault("snapshot.location", "cannot have a question mark: it is in the address of the SQL catalog.")
-    elif kind == "delta" and not (is_local(location) or location.startswith("s3:")):
-        yield Fault("snapshot.table", '"delta" cannot be: its tables are in folders and on S3 only.')
 
 
 def fixed_table_faults(name: str, topics: tuple[str, ...] | None, pattern: str | None) -> Iterator[Fault]:

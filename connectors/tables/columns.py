@@ -7,19 +7,26 @@ table keeps its columns: those of the next snapshot are united with them by name
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectors.data.column_paths import has_dot, paths
+from connectors.tables.positions import PLACE
 
 
 class TableFormat(NamedTuple):
-    """What a format has: `leaf` returns its type for one without parts; no column may have a name of `reserved`."""
+    """What a format has: `leaf` returns its type for one without parts; no column may have a name of `reserved`.
+
+    `identity` returns the paths, below a path, of the parts of a key that together tell a row by it in the format; none
+    if the format has no such columns, or takes none of this type.
+    """
 
     leaf: Callable[[pa.DataType], pa.DataType]
     reserved: frozenset[str] = frozenset()
+    identity: Callable[[str, pa.DataType], tuple[str, ...]] = lambda _path, _kind: ()
 
 
 _WHOLE: Final = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
@@ -39,18 +46,41 @@ def _iceberg_leaf(kind: pa.DataType) -> pa.DataType:
     return pa.int32() if kind in _WHOLE[:2] else _delta_leaf(kind)
 
 
+_MOST_PARTS: Final = 100
+"""Parts of a key that are identifier fields: each is looked up in the schema with each commit."""
+
+
+def _iceberg_identity(path: str, kind: pa.DataType) -> tuple[str, ...]:
+    # By Iceberg's specification: no floats, nothing in a list or map; and a name with a dot would be another path.
+    if pa.types.is_struct(kind):
+        parts = [() if "." in part.name else _iceberg_identity(f"{path}.{part.name}", part.type) for part in kind]
+        every = tuple(chain.from_iterable(parts))
+        return every if all(parts) and len(every) <= _MOST_PARTS else ()
+    return () if pa.types.is_nested(kind) or pa.types.is_floating(kind) else (path,)
+
+
 # Spark refuses `SELECT *` from a table with a column of a name that Iceberg has for its own metadata.
 _ICEBERG_RESERVED: Final = frozenset(
     ("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number")
 )
 DELTA: Final = TableFormat(_delta_leaf)
-ICEBERG: Final = TableFormat(_iceberg_leaf, _ICEBERG_RESERVED)
+ICEBERG: Final = TableFormat(_iceberg_leaf, _ICEBERG_RESERVED, _iceberg_identity)
 
 
 def names_in(table: TableFormat, names: Sequence[str]) -> list[str]:
-    """Returns the names that columns of a snapshot have in a table: `_partition` is `_source_partition` in Iceberg."""
-    taken = {name.lower() for name in names}
-    return [_free(f"_source{name}", taken) if name.lower() in table.reserved else name for name in names]
+    """Returns the names that columns of a snapshot have in a table: `_partition` is `_source_partition` in Iceberg.
+
+    A field that has that name gets another one: the column of a row's place must not depend on what records hold.
+    """
+    places: dict[str, str] = {name: f"_source{name}" for name in PLACE if name in table.reserved and name in names}
+    taken = {name.lower() for name in names}.union(places.values())
+    return [places.get(name) or _named(name, table, places.values(), taken) for name in names]
+
+
+def _named(name: str, table: TableFormat, places: Collection[str], taken: Collection[str]) -> str:
+    if name.lower() in table.reserved:
+        return _free(f"_source{name}", taken)
+    return _free(f"{name}_2", taken) if name.lower() in places else name
 
 
 def _free(name: str, taken: Collection[str]) -> str:
@@ -61,6 +91,11 @@ def fitting(schema: pa.Schema, table: TableFormat) -> pa.Schema:
     """Returns the columns that a table has for a snapshot of `schema`; all may be null."""
     kinds = [_fitting(kind, table.leaf) for kind in schema.types]
     return pa.schema(list(zip(names_in(table, schema.names), kinds, strict=True)))
+
+
+def optional(schema: pa.Schema) -> pa.Schema:
+    """Returns the columns of `schema`, with all their parts, as ones that may be null."""
+    return pa.schema([(field.name, _fitting(field.type, lambda leaf: leaf)) for field in schema])
 
 
 def united(old: pa.Schema, new: pa.Schema) -> tuple[pa.Schema, tuple[str, ...]]:

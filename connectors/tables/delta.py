@@ -82,7 +82,13 @@ class DeltaFiles:
         self._check_partitions(table.metadata().partition_columns, noted)
         return TableHead(table, pa.schema(table.schema().to_arrow()), list(self._files(table)), noted)
 
-    def begin(self, head: TableHead | None, schema: pa.Schema, replaced: Sequence[str] | None) -> TableChange:
+    def begin(
+        self,
+        head: TableHead | None,
+        schema: pa.Schema,
+        replaced: Sequence[str] | None,
+        keys: Sequence[str] = (),  # noqa: ARG002 - Delta has no primary key
+    ) -> TableChange:
         """Begins the next version."""
         if head is not None and replaced is None and len(schema) > len(head.schema):
             _add_columns(head, schema)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import secrets
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from threading import Lock
@@ -40,7 +40,7 @@ from pyiceberg.transforms import (
 from compactor.errors import SnapshotError
 from compactor.snapshot.partitions import IDENTITY, PartitionField
 from compactor.storage.base import Storage
-from connectors.tables.columns import ICEBERG, TableFormat, far_times, names_in
+from connectors.tables.columns import ICEBERG, TableFormat, far_times, names_in, optional
 from connectors.tables.iceberg_columns import evolve, unused_schemas
 from connectors.tables.positions import PLACE
 from connectors.tables.stores import names_code
@@ -127,14 +127,17 @@ class IcebergFiles:
         noted = {name: text for name, text in table.properties.items() if name.startswith("keyfold.")}
         self._check_partitions(table, noted)
         schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
-        return TableHead(table, _small(schema), files, noted)
+        return TableHead(table, optional(_small(schema)), files, noted)
 
-    def begin(self, head: TableHead | None, schema: pa.Schema, replaced: Sequence[str] | None) -> TableChange:
-        """Begins the next version; a table that is not there is made, without a row."""
+    def begin(
+        self, head: TableHead | None, schema: pa.Schema, replaced: Sequence[str] | None, keys: Sequence[str] = ()
+    ) -> TableChange:
+        """Begins the next version; a table that is not there is made, without a row. `keys` are identifier fields."""
         change = _IcebergChange(self._catalog, self._created(schema) if head is None else head.handle, self._partitions)
         if head is not None and schema != head.schema:
             kept = set(schema.names).difference(replaced or ())
             change.evolve(head.schema, schema, [name for name in head.schema.names if name not in kept])
+        change.identify(keys)
         change.partition()
         return change
 
@@ -259,12 +262,28 @@ class _IcebergChange:
         Those of `lost` go: one of the same name is another column from now on.
         """
         if lost:
+            self.identify([path for path in self._identity() if path.partition(".")[0] not in lost])
             with self._transaction.update_schema(allow_incompatible_changes=True) as update:
                 for name in lost:
                     update.delete_column(name)
         gone = set(lost)
         with self._transaction.update_schema() as update:
             evolve(update, pa.schema([field for field in old if field.name not in gone]), new)
+
+    def identify(self, keys: Sequence[str]) -> None:
+        """Makes the columns of the paths `keys` identifier fields, which are not null; those that were so may be."""
+        before, wanted = self._identity(), set(keys)
+        if before == wanted:
+            return
+        with self._transaction.update_schema(allow_incompatible_changes=True) as update:
+            update.set_identifier_fields(*keys)
+            for path in sorted(_with_parents(before) - _with_parents(wanted)):
+                update.update_column(tuple(path.split(".")), required=False)
+            for path in sorted(_with_parents(wanted) - _with_parents(before)):
+                update.update_column(tuple(path.split(".")), required=True)
+
+    def _identity(self) -> set[str]:
+        return set(self._transaction.table_metadata.schema().identifier_field_names())
 
     def partition(self) -> None:
         """Gives the table its partitions, if it has others. Files of before keep theirs."""
@@ -335,6 +354,13 @@ def _file_io(
     """Returns what reads and writes a table's files; it would import the class that one of its `properties` names."""
     _refuse_code(where, properties)
     return load_file_io({**of_catalog, **properties}, location)
+
+
+def _with_parents(paths: Iterable[str]) -> set[str]:
+    """Returns `paths`, and those of the structs that they are in."""
+    return {
+        ".".join(parts[:depth]) for path in paths for parts in [path.split(".")] for depth in range(1, len(parts) + 1)
+    }
 
 
 def _spec_of(table: Table) -> list[PartitionField]:

@@ -17,7 +17,9 @@ from connectors.tables.positions import RowPlaces, is_below
 from connectors.tables.table_files import TableFile, TableHead
 
 _SMALL_FILES: Final = 8
-"""So many files of a partition below an eighth of the size of a file are left as they are; more are replaced."""
+"""So many small files of a partition are left as they are; more are replaced."""
+_SMALL: Final = 8
+"""A file is small below this part of the rows that a file takes."""
 _SAMPLE: Final = 10_000
 _SAME: Final = ("keyfold.generations", "keyfold.settings", "keyfold.columns")
 """Properties without which a row of the same place may be another."""
@@ -42,15 +44,16 @@ def is_comparable(head: TableHead, properties: Mapping[str, str], schema: pa.Sch
     return same and not is_promoted(head.schema, schema) and len(schema) == len(head.schema)
 
 
-def replace(head: TableHead, positions: RowPlaces, file_bytes: int) -> TablePlan:
+def replace(head: TableHead, positions: RowPlaces, file_bytes: int, row_bytes: Callable[[], float]) -> TablePlan:
     """Replaces each file with a row that is not at `positions`, or that another file has too.
 
     The rows of such a file that are still current are written again. If many files of a partition are small, they are
-    replaced too.
+    replaced too. A file ends at `file_bytes` of Arrow, of which a row has `row_bytes`: its own bytes do not tell, as
+    Parquet may make a tenth of them.
     """
-    taken = np.zeros(len(positions), bool)
+    taken = np.zeros(positions.size, bool)
     removed: list[TableFile] = []
-    small = defaultdict[str, list[tuple[TableFile, Any]]](list)
+    small: dict[str, list[tuple[TableFile, Any]]] = defaultdict(list)
     for file in head.files:
         places = file.places() if file.is_whole else None
         if places is None or _is_outdated(places, positions):
@@ -62,9 +65,15 @@ def replace(head: TableHead, positions: RowPlaces, file_bytes: int) -> TablePlan
             removed.append(file)
             continue
         taken[index] = True
-        if file.bytes * 8 < file_bytes:
+        if file.bytes * _SMALL < file_bytes:
             small[file.partition].append((file, index))
-    for file, index in chain.from_iterable(files for files in small.values() if len(files) > _SMALL_FILES):
+    if any(len(files) > _SMALL_FILES for files in small.values()):
+        most = file_bytes / (_SMALL * row_bytes())
+        few = {name: [each for each in files if len(each[1]) < most] for name, files in small.items()}
+        small = {name: files for name, files in few.items() if len(files) > _SMALL_FILES}
+    else:
+        small = {}
+    for file, index in chain.from_iterable(small.values()):
         removed.append(file)
         taken[index] = False
     return TablePlan(lambda rows, _: ~taken[positions.indices[rows]], tuple(removed), whole=False)
@@ -97,7 +106,7 @@ def append_by_offsets(head: TableHead, properties: Mapping[str, str]) -> TablePl
 
 def append_by_places(head: TableHead, positions: RowPlaces) -> TablePlan:
     """Adds the rows that no file of the table has."""
-    taken = np.zeros(len(positions), bool)
+    taken = np.zeros(positions.size, bool)
     for file in head.files:
         index = positions.index_of(file.places())
         taken[index[index >= 0]] = True

@@ -64,10 +64,13 @@ class TableFiles(Protocol):
         """Reads the newest version; None if there is no table. Raises SnapshotError if it cannot be written to."""
         ...
 
-    def begin(self, head: TableHead | None, schema: pa.Schema, replaced: Sequence[str] | None) -> TableChange:
+    def begin(
+        self, head: TableHead | None, schema: pa.Schema, replaced: Sequence[str] | None, keys: Sequence[str] = ()
+    ) -> TableChange:
         """Begins the next version with the columns of `schema`.
 
-        `replaced`: every file is, and so are the columns of these names; None: some files stay.
+        `replaced`: every file is, and so are the columns of these names; None: some files stay. `keys`: the paths of
+        the columns by which rows are told from now on, of which none is null; without any there is no such promise.
         """
         ...
 

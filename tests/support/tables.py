@@ -150,11 +150,13 @@ class Disturbed:
         """Reads the newest version."""
         return self._inner.head()
 
-    def begin(self, head: TableHead | None, schema: pa.Schema, replaced: Sequence[str] | None) -> TableChange:
+    def begin(
+        self, head: TableHead | None, schema: pa.Schema, replaced: Sequence[str] | None, keys: Sequence[str] = ()
+    ) -> TableChange:
         """Begins the next version, on which `between` comes first."""
         if self._early:
             self._between()
-        change = self._inner.begin(head, schema, replaced)
+        change = self._inner.begin(head, schema, replaced, keys)
         if not self._early:
             self._between()
         return change

@@ -61,7 +61,8 @@ class TypedConnector:
         chain = chain_spec(settings)
         values = ValueTypes(side="value", chain=chain, resolve=resolve, given=changes.get("given"))
         keys = ValueTypes(side="key", chain=chain, resolve=resolve)
-        partitions = parsed(changes["partitions"]) if "partitions" in changes else ()
+        by = changes.get("partitions", "none")
+        partitions = () if by == "none" else parsed(by)
         typed = TypedInputs(key=keys if self.key else None, value=values, metadata=self.metadata, partitions=partitions)
         owner = self.connector
         engine = changes.get("engine", owner.settings)

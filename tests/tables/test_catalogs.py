@@ -44,6 +44,18 @@ def test_a_table_is_made_and_follows_the_snapshots(catalog: dict[str, str], tmp_
 
 
 @CATALOGS
+def test_identifier_fields_come_and_go(catalog: dict[str, str], tmp_path: Path) -> None:
+    """The catalog takes columns of the key that may not be null, and ones that may be again."""
+    tables = _tables(tmp_path, catalog)
+    schema = pa.schema([*list(SCHEMA), ("_key", pa.struct([("id", pa.int64())]))])
+    whole = [{**row(0, "a"), "_key": {"id": 1}}]
+    for state, fields in ((whole, {"_key.id"}), ([{**row(1, "b"), "_key": None}], set[str]()), (whole, {"_key.id"})):
+        tables.commit(state, schema, has_unique_keys=True)
+        assert tables.iceberg().schema().identifier_field_names() == fields
+        assert tables.rows() == state
+
+
+@CATALOGS
 def test_an_older_owner_commits_no_more(catalog: dict[str, str], tmp_path: Path) -> None:
     """The fence is in the table's properties, whichever catalog keeps it."""
     tables = _tables(tmp_path, catalog)

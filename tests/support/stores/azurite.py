@@ -1,4 +1,4 @@
-"""Runs Azurite 3.35.0, Microsoft's emulator of Azure Blob Storage, on a free port, with its blobs in memory."""
+"""Runs Azurite 3.37.0, Microsoft's emulator of Azure Blob Storage, on a free port, with its blobs in memory."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from connectors.jvm.cache import default_cache
 from tests.support.kafka import wait_until
 from tests.support.stores.running import BUCKET, RunningStore
 
-VERSION: Final = "3.35.0"
-INTEGRITY: Final = "sha512-GzKmi+/5U0baNRjEEVtBMLpLuIKEJ0uSh0VWBzOI4qe4f5ziJyoZQmcTO7QhxZTF6+rphj7TZS3PtJY7uiiacA=="
+VERSION: Final = "3.37.0"
+INTEGRITY: Final = "sha512-dl2AXMkXtVlX9s3U3ttIQFFlKwe64k/ugSIVNT4V3qX488Ncw988rIHAs6apgUtfEzyqwtFN9MZp0Foq60Htag=="
 """Of Azurite's own package, in npm's form; npm holds the packages that it needs to those of the registry."""
 STARTED_S: Final = 60.0
 ACCOUNT: Final = "devstoreaccount1"

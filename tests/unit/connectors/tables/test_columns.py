@@ -14,6 +14,7 @@ def test_names_that_iceberg_has_for_itself_are_others() -> None:
     names = ["_key", "_partition", "_Pos", "_source_pos", "_source_pos_2"]
     assert names_in(ICEBERG, names) == ["_key", "_source_partition", "_source_Pos_2_2", *names[3:]]
     assert names_in(DELTA, names) == names
+    assert names_in(ICEBERG, ["_Source_partition", "_partition"]) == ["_Source_partition_2", "_source_partition"]
     schema = pa.schema([("_partition", pa.int32()), ("at", pa.time64("us"))])
     assert fitting(schema, ICEBERG) == pa.schema([("_source_partition", pa.int32()), ("at", pa.string())])
 

@@ -98,6 +98,20 @@ def test_many_small_files_are_replaced_by_one(kind: str, tmp_path: Path) -> None
     assert len(tables.files()) < 10
 
 
+def test_files_that_are_compressed_well_are_not_small(tmp_path: Path) -> None:
+    """A file is full by what its rows take in memory: else many of them would be written again with each commit."""
+    tables = Tables("delta", tmp_path, **{"snapshot.file.bytes": 1 << 20})
+    wide = pa.schema([*SCHEMA, ("text", pa.string())])
+    rows = [{**row(offset, "k"), "text": "x" * 200} for offset in range(50_000)]
+    parts = [rows[first : first + 5_000] for first in range(0, 50_000, 5_000)]
+    tables.tables.commit(tables.version("first", parts, wide))
+    before = tables.files()
+    parts[3] = [{**parts[3][0], "_offset": 90_000}, *parts[3][1:]]
+    tables.tables.commit(tables.version("second", parts, wide))
+    assert len(before) == 10
+    assert len(before & tables.files()) == 9
+
+
 @BOTH
 @pytest.mark.parametrize("step", ["table.read", "table.write", "table.commit"])
 def test_a_commit_that_is_broken_off_is_made_once(
