@@ -27,15 +27,16 @@ _HANDED_ON: Final = "SPARK_KEYFOLD_LOG"
 LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 
 # py4j logs every call at INFO, httpx every request to a schema registry: theirs is noise below a warning.
-_QUIET: Final = ("py4j", "py4j.java_gateway", "asyncio", "httpcore", "httpx", "uvicorn", "uvicorn.error", "watchfiles")
+_HTTP: Final = ("httpcore", "httpx", "uvicorn", "uvicorn.error", "botocore")
+_QUIET: Final = ("py4j", "py4j.java_gateway", "asyncio", "watchfiles", *_HTTP)
 _OF_PY4J: Final = "/py4j/"
 # Logs what a micro-batch raises, which comes back as the connector's error.
 _SILENT: Final = ("py4j.clientserver",)
 
-LOWEST: Final = {"py4j": logging.INFO, "httpcore": logging.INFO}
+LOWEST: Final = dict.fromkeys(("py4j", "httpcore", "botocore"), logging.INFO)
 """Loggers that write secrets below these levels, also in those below them: Py4J's its token, with which any process of
-this machine may have Spark's JVM run code, and httpcore's the headers of a registry's answers, which may repeat the
-request's."""
+this machine may have Spark's JVM run code, httpcore's the headers of a registry's answers, which may repeat the
+request's, and botocore's, of an Iceberg catalog in Glue, the keys and tokens that AWS issues for a role."""
 
 
 def lowest_level(logger: str) -> int:

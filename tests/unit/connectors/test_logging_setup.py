@@ -68,7 +68,7 @@ def test_the_end_of_the_jvm_is_no_traceback_of_py4js(path: str, lines: int, caps
     assert len(capsys.readouterr().err.splitlines()) == lines
 
 
-@pytest.mark.parametrize("name", ["httpx", "httpcore.connection"])
+@pytest.mark.parametrize("name", ["httpx", "httpcore.connection", "botocore.parsers"])
 def test_a_request_to_a_registry_is_no_line(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A warning of its client is one."""
     logging_setup.configure("debug", "json")

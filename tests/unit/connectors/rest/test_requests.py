@@ -83,7 +83,16 @@ def levels() -> Iterator[None]:
     logging.getLogger().setLevel(before[logging.getLogger()])
 
 
-@pytest.mark.parametrize("name", ["py4j", "py4j.clientserver", "py4j.not.there.yet", "httpcore", "httpcore.http11"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("py4j", "py4j.clientserver", "py4j.not.there.yet"),
+        "httpcore",
+        "httpcore.http11",
+        "botocore",
+        "botocore.parsers",
+    ],
+)
 @pytest.mark.usefixtures("levels")
 def test_a_logger_that_writes_secrets_stays_above_them(worker: RestWorker, name: str) -> None:
     """Py4J's token runs code in Spark's JVM: neither the logger itself nor one above it leads there."""
