@@ -11,7 +11,7 @@ Over REST one that may be another's with its next topic is refused as well.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
@@ -148,19 +148,25 @@ def _same_pattern(own: ConnectorConfig, other: ConnectorConfig) -> bool:
 
 
 def _may_share(own: ConnectorConfig, other: ConnectorConfig) -> bool:
-    """Returns whether a topic that one of both reads some day may have a table of the other one."""
-    names = _named(own), _named(other)
-    return any(_fits(table, template) for table in names[0] for template in names[1])
+    """Returns whether a topic that one of both reads some day may have a table of the other one.
 
-
-def _named(config: ConnectorConfig) -> Collection[tuple[str, ...]]:
-    """Returns how tables are called: with `${topic}` if others may come.
-
-    That is by a pattern of topics, or in the namespace that is the connector's name.
+    Two that name all of their tables have none in common, once that was compared.
     """
-    if config.topics and "." in config.snapshot_table_name:
-        return config.iceberg_tables.keys()
-    return [config.iceberg_table(TOPIC)]
+    mine, theirs = _template(own), _template(other)
+    if mine is not None and theirs is not None:
+        return _fits(mine, theirs)
+    if mine is not None:
+        return any(_fits(table, mine) for table in other.iceberg_tables)
+    return theirs is not None and any(_fits(table, theirs) for table in own.iceberg_tables)
+
+
+def _template(config: ConnectorConfig) -> tuple[str, ...] | None:
+    """Returns how tables are called if others may come, with `${topic}` in it; None if they may not.
+
+    They may by a pattern of topics, or in the namespace that is the connector's name.
+    """
+    is_named = config.topics and "." in config.snapshot_table_name
+    return None if is_named else config.iceberg_table(TOPIC)
 
 
 def _fits(table: tuple[str, ...], other: tuple[str, ...]) -> bool:

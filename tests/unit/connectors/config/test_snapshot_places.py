@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -197,6 +198,20 @@ def test_tables_are_of_their_catalog(own: dict[str, str], other: dict[str, str],
     named = {"snapshot.table.name": "l.t"}
     a, b = (iceberg({"name": f"c{number}", **named, **each}) for number, each in enumerate(catalogs))
     assert bool(clash_texts(a, b)) == is_same
+
+
+def test_many_tables_are_compared_at_once() -> None:
+    """A request names thousands of topics, and each table with each of all others would take seconds of a core."""
+
+    def named(name: str, topics: int) -> ConnectorConfig:
+        names = ",".join(f"{name}-{number}" for number in range(topics))
+        return iceberg({"name": name, "topics": names, "snapshot.table.name": "lake.${topic}"}, OVER_REST)
+
+    own, others = named("own", 2_000), [named(f"c{number}", 50) for number in range(50)]
+    files = [OtherFile(Path("a.json"), other.name, other) for other in others]
+    began = time.process_time()
+    assert clashes(own, files) == ()
+    assert time.process_time() - began < 0.5
 
 
 def iceberg(own: Mapping[str, str], limits: Limits | None = None) -> ConnectorConfig:
