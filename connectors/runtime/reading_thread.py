@@ -104,8 +104,9 @@ class ReadingThread(CancellableJob):
                     else:
                         subscription.resume()
                         self._take(subscription, stop)
-                        self._notice_silence(subscription)
-                        self._tick()
+                        if not self._paused.is_set():
+                            self._notice_silence(subscription)
+                            self._tick()
                         subscription.leave_out(self._engine.topics_aside)
             except (UnreachableError, PublishInterruptedError) as error:
                 error.silent_ms = max(error.silent_ms, subscription.silent_ms)  # the planner asks most often

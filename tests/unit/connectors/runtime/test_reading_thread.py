@@ -404,6 +404,19 @@ def test_while_it_is_paused_nothing_is_taken_or_published() -> None:
     assert reading.subscription.said[:2] == ["pause", "resume"]
 
 
+def test_a_pause_during_its_wait_is_followed_by_no_publish() -> None:
+    """What time has let go by then is published once the connector is resumed."""
+    reading = Reading(None, None)
+    reading.engine.is_settled.side_effect = reading.paused.set  # asked before each wait
+    reading.thread.start()
+    wait_until(lambda: reading.thread.is_paused, "it is paused", TIMEOUT_S)
+    assert reading.times("tick") == []
+    reading.engine.is_settled.side_effect = None
+    reading.paused.clear()
+    assert reading.thread.join(TIMEOUT_S)
+    assert len(reading.times("tick")) == 1
+
+
 def test_a_pause_ends_its_wait_for_a_micro_batch() -> None:
     """It would otherwise be seen seconds later."""
     reading = Reading(None)
