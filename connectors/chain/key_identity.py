@@ -16,9 +16,11 @@ from connectors.chain.json_key_forms import JsonKeyForms
 from connectors.chain.spec import ChainSpec, Resolve, made_converter
 from connectors.converters.converter import Converter
 from connectors.data.canonical import TooLongError, has_one_encoding, plain, text_of
-from connectors.data.collector import decoded
+from connectors.data.collector import LONG
 from connectors.data.growth import Room
+from connectors.data.json_parts import decoded_in_parts
 from connectors.data.kept import Kept, OfSchema
+from connectors.data.pace import passed
 from connectors.data.record import Header
 from connectors.errors import DataError, RegistryError
 from connectors.machine_errors import refuse_machine
@@ -148,7 +150,7 @@ def _with_kept(compared: ComparedParts, keys: pa.BinaryArray, kept: Kept[Any, Co
 def _of_json(key: bytes) -> Compared:
     try:
         text = key.decode()
-        value = decoded(_DECODER.decode, text)
+        value = decoded_in_parts(lambda part: _DECODER.decode(part.decode()), key)
         identity = _identity(value, key)
         return Compared(None, "=") if identity == key else Compared(identity, _style(text, value))
     except (ValueError, InvalidOperation, RecursionError) as error:
@@ -197,13 +199,26 @@ def _style(text: str, value: Any) -> str | None:
     for number, separators in enumerate(_STYLES):
         for is_ascii in (True, False):
             try:
-                written = json.dumps(value, separators=separators, ensure_ascii=is_ascii)
+                is_written = _is_written(text, value, json.JSONEncoder(separators=separators, ensure_ascii=is_ascii))
             except TypeError:  # a number that is not whole: it has other forms
                 return None
-            if written == text:
+            if is_written:
                 shape = hashlib.blake2b(_shape(value).encode(), digest_size=6).hexdigest()
                 return f"{number}{int(is_ascii)}{shape}"
     return None
+
+
+def _is_written(text: str, value: Any, encoder: json.JSONEncoder) -> bool:
+    """Returns whether `encoder` writes `value` as `text`. A long one is compared piece by piece, not in one call."""
+    if len(text) < LONG:
+        return encoder.encode(value) == text
+    at = 0
+    for piece in encoder.iterencode(value):
+        passed(1)
+        if not text.startswith(piece, at):
+            return False
+        at += len(piece)
+    return at == len(text)
 
 
 def _shape(value: Any) -> str:

@@ -19,8 +19,8 @@ from uuid import UUID
 
 import msgspec
 
-from connectors.data.collector import decoded
 from connectors.data.java_calendar import DAY_MS
+from connectors.data.json_parts import decoded_in_parts
 from connectors.errors import DataError
 from connectors.rejection import reason_of, shown
 
@@ -70,7 +70,7 @@ def decode_document(text: str) -> dict[str, Any]:
 def decode_text(text: str) -> Any:
     """Decodes Extended JSON. Raises DataError."""
     try:
-        return decoded(msgspec.json.decode, text)
+        return decoded_in_parts(msgspec.json.decode, text.encode())
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise DataError(f"A document of MongoDB is no Extended JSON: {reason_of(error)}.") from None
 

@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 from compactor.json_types import decoder
 from connectors.converters.converter import Converter, Headers
 from connectors.converters.json.fields import JsonFields
-from connectors.converters.json.parts import decoded_in_parts
 from connectors.converters.json.plain_events import PlainEvents
 from connectors.converters.json.schemas import read_schema, write_schema
 from connectors.converters.json.unwrapper import JsonUnwrapper
@@ -25,6 +24,7 @@ from connectors.converters.json.values import JsonForm, JsonValues, check_withou
 from connectors.converters.written_fields import WrittenFields
 from connectors.data.bounds import LONGEST_SCHEMA
 from connectors.data.collector import decoded
+from connectors.data.json_parts import decoded_in_parts
 from connectors.data.kept import Kept, OfSchema, weight_of
 from connectors.data.schema import DECIMAL, Schema
 from connectors.data.unwrapping import Unwrapper, Unwrapping

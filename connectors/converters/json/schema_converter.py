@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 from connectors.converters.converter import Headers
 from connectors.converters.json.converter import DECIMAL_FORMAT, json_text
 from connectors.converters.json.fields import JsonFields
-from connectors.converters.json.parts import decoded_in_parts
 from connectors.converters.json.schema_types import FromJsonSchema, to_json_schema
 from connectors.converters.json.values import JsonForm, JsonValues, encoded, exact
 from connectors.converters.registered import MOST_IDS, RegisteredConverter
 from connectors.converters.written_fields import WrittenFields
 from connectors.data.collector import decoded
+from connectors.data.json_parts import decoded_in_parts
 from connectors.data.kept import Kept, OfSchema, weight_of
 from connectors.data.schema import Schema
 from connectors.errors import DataError

@@ -79,6 +79,15 @@ def test_the_largest_json_holds_other_threads_for_a_part_of_a_second(around: byt
     check_holds(lambda: chain.apply(records))
 
 
+def test_the_identity_of_the_largest_key_is_found_in_parts() -> None:
+    """Its members are decoded, sorted, and held against the usual forms of JSON: 0.6 s in one call each."""
+    settings = {"compaction.key.identity": "json", "key.converter": "keyfold.Json"}
+    chain = Chain(chain_spec({**settings, "key.converter.schemas.enable": "false"}), resolve)
+    texts = distinct_keys(MOST_READ // 2).replace(b":0", b':""')
+    records = batch((texts, b"v"))
+    check_holds(lambda: chain.apply(records))
+
+
 def test_a_large_list_is_written_as_avro_in_parts() -> None:
     """In one call, of 0.4 s for these, no other thread of the process would get on."""
     fields = [{"name": f"f{at}", "type": ["null", "long" if at % 2 else "string"]} for at in range(20)]

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from compactor.model.record import KEY_ENCODING, KEY_IDENTITY, RUN
 from connectors.chain.chain import Chain
+from connectors.chain.compared_keys import Compared
 from connectors.chain.key_identity import AvroKeyIdentity, JsonKeyIdentity, compared, key_identity_of
 from connectors.chain.spec import chain_faults, chain_spec, is_plain
 from connectors.converters.avro.converter import AvroConverter
@@ -125,6 +126,23 @@ def test_keys_as_producers_write_them_have_an_encoding() -> None:
         assert len(found) == 1
         assert None not in found
     assert JsonKeyIdentity().of((), b'{"a":1.50}').encoding is None
+
+
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
+@pytest.mark.parametrize("is_ascii", [True, False])
+def test_a_long_key_has_the_encoding_of_a_short_one(separators: tuple[str, str], is_ascii: bool) -> None:
+    """It is held against the usual forms piece by piece; what differs from them at its end has none."""
+
+    def found(value: Any, more: str = "") -> Compared:
+        written = json.dumps(value, separators=separators, ensure_ascii=is_ascii) + more
+        return JsonKeyIdentity().of((), written.encode())
+
+    names = [f"ä{number * 7919 % 20_011}" for number in range(20_000)]
+    long, short = found([dict.fromkeys(names, "é"), 1]), found([dict.fromkeys(["b", "a"], "é"), 1])
+    assert (long.encoding or "")[:2] == (short.encoding or "")[:2] != ""
+    assert json.loads(long.identity or b"") == [dict.fromkeys(names, "é"), 1]
+    assert list(json.loads(long.identity or b"")[0]) == sorted(names)
+    assert found([dict.fromkeys(names, "é"), 1], " ").encoding is None
 
 
 V1 = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "int"}]}

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from connectors.converters.json.parts import LARGE, decoded_in_parts
 from connectors.converters.json.values import exact
+from connectors.data.json_parts import LARGE, decoded_in_parts
 from connectors.data.pace import limited
 
 DECODERS = {"plain": msgspec.json.Decoder(), "exact": msgspec.json.Decoder(float_hook=exact)}
