@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 import pyarrow as pa
 
 from connectors.chain.avro_key_columns import AvroKeyColumns
-from connectors.chain.compared_keys import LONGEST_AT_ONCE, Compared, ComparedParts
+from connectors.chain.compared_keys import LONGEST_AT_ONCE, Compared, ComparedParts, PlainCompared
 from connectors.chain.json_key_forms import JsonKeyForms
 from connectors.chain.spec import ChainSpec, Resolve, made_converter
 from connectors.converters.converter import Converter
@@ -74,13 +74,13 @@ class JsonKeyIdentity:
     name = "keyfold.JsonKeyIdentity"
 
     def __init__(self) -> None:
-        self._kept: Kept[bytes, Compared] = Kept(_KEPT, _KEPT_BYTES)
+        self._kept: Kept[bytes, PlainCompared] = Kept(_KEPT, _KEPT_BYTES)
         self._forms = JsonKeyForms(_of_json)
 
     def of(self, headers: Sequence[Header], key: bytes) -> Compared:  # noqa: ARG002
         """See `KeyIdentity.of`."""
         kept = self._kept.get(key)
-        return kept if kept is not None else _remembered(self._kept, key, key, _of_json(key))
+        return Compared(*kept) if kept is not None else _remembered(self._kept, key, key, _of_json(key))
 
     def of_many(self, keys: pa.BinaryArray) -> ComparedParts:
         """See `KeyIdentity.of_many`."""
@@ -103,19 +103,19 @@ class AvroKeyIdentity:
         self._has_one_encoding = OfSchema(has_one_encoding)
         # By the key alone, which names its schema itself, or also by the id of the schema that a header names: nothing
         # else of the headers is kept, which may be many and long.
-        self._kept: Kept[bytes | tuple[SchemaId, bytes], Compared] = Kept(_KEPT, _KEPT_BYTES)
+        self._kept: Kept[bytes | tuple[SchemaId, bytes], PlainCompared] = Kept(_KEPT, _KEPT_BYTES)
         self._columns = AvroKeyColumns(converter, self._room)
 
     def of(self, headers: Sequence[Header], key: bytes) -> Compared:
         """See `KeyIdentity.of`."""
         kept = None if headers else self._kept.get(key)
         if kept is not None:
-            return kept
+            return Compared(*kept)
         schema_id, start, _ = self._converter.wire.read(headers, key)
         asked = key if start else (schema_id, key)
         kept = self._kept.get(asked)
         if kept is not None:
-            return kept
+            return Compared(*kept)
         return _remembered(self._kept, asked, key, self._of(schema_id, start, key))
 
     def of_many(self, keys: pa.BinaryArray) -> ComparedParts:
@@ -139,7 +139,7 @@ class AvroKeyIdentity:
         self._converter.close()
 
 
-def _with_kept(compared: ComparedParts, keys: pa.BinaryArray, kept: Kept[Any, Compared]) -> ComparedParts:
+def _with_kept(compared: ComparedParts, keys: pa.BinaryArray, kept: Kept[Any, PlainCompared]) -> ComparedParts:
     """Returns `compared` with what is kept of the rest of `keys`."""
     rest = compared.rest
     if len(rest):
@@ -171,11 +171,11 @@ def _identity(value: Any, key: bytes) -> bytes:
         ) from None
 
 
-def _remembered(kept: Kept[Any, Compared], asked: Any, key: bytes, compared: Compared) -> Compared:
+def _remembered(kept: Kept[Any, PlainCompared], asked: Any, key: bytes, compared: Compared) -> Compared:
     """Returns `compared`, and keeps it for the next record with this key if both are short."""
     size = len(compared.identity or b"")
     if len(key) <= LONGEST_AT_ONCE and size <= LONGEST_AT_ONCE:
-        kept.put(asked, compared, len(key) + size + _ENTRY)
+        kept.put(asked, (compared.identity, compared.encoding), len(key) + size + _ENTRY)
     return compared
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import struct
@@ -394,3 +395,18 @@ def test_avro_needs_its_converter_in_the_same_file() -> None:
     assert chain_faults(named, str) == ()
     assert isinstance(key_identity_of(chain_spec(named), str), AvroKeyIdentity)
     assert key_identity_of(chain_spec({}), str) is None
+
+
+def test_what_is_remembered_of_keys_is_nothing_to_the_collector_of_garbage() -> None:
+    """It would go through a hundred thousand objects each time, and hold up every thread meanwhile."""
+    identity = JsonKeyIdentity()
+    gc.collect()
+    before = len(gc.get_objects())
+    for _ in range(2):
+        each = [identity.of((), b'{"id": %d}' % number) for number in range(2_000)]
+        assert each == [Compared(b'{"id":%d}' % number, each[0].encoding) for number in range(2_000)]
+        assert {type(one) for one in each} == {Compared}
+    del each
+    gc.collect()
+    gc.collect()
+    assert len(gc.get_objects()) - before < 200
