@@ -21,6 +21,8 @@ pytestmark = pytest.mark.timeout(6 * LIMIT_S)
 
 _KINDS: Final = ("delta", "iceberg")
 _ENCODINGS: Final = ("json", "avro")
+_LIMIT_S: Final = 1_800.0
+"""How long all reads of an engine may take: Spark's took five minutes beside other work, and once more than ten."""
 _DUCKDB: Final = """
 import sqlite3, duckdb
 duckdb.sql("INSTALL avro; INSTALL delta; INSTALL iceberg; LOAD delta; LOAD iceberg; SET TimeZone = 'UTC'")
@@ -72,7 +74,7 @@ def read(request: pytest.FixtureRequest, story: Story, lake: Path) -> Mapping[tu
     """Every table as an engine reads it, by connector and topic; one process reads them all."""
     names = [(f"{each}-{kind}", topic) for each in _ENCODINGS for kind in _KINDS for topic in _topics(story, each)]
     reads = f"orders = {{f'{{c}} {{t}}': read(c.rpartition('-')[2], c, t) for c, t in {names!r}}}\n"
-    tables = run_all_elsewhere(_ENGINES[request.param] + reads, lake)
+    tables = run_all_elsewhere(_ENGINES[request.param] + reads, lake, _LIMIT_S)
     return {name: tables[" ".join(name)] for name in names}
 
 

@@ -54,15 +54,18 @@ def run_elsewhere(code: str, folder: Path) -> Any:
     return run_all_elsewhere(code, folder)["orders"]
 
 
-def run_all_elsewhere(code: str, folder: Path) -> dict[str, Any]:
-    """Runs `code` likewise; returns its `orders`, several by their names or one of that name, as tables of Arrow."""
+def run_all_elsewhere(code: str, folder: Path, limit_s: float = 600) -> dict[str, Any]:
+    """Runs `code` likewise; returns its `orders`, several by their names or one of that name, as tables of Arrow.
+
+    Fails if that takes more than `limit_s`.
+    """
     home = _environment()
     around = {**os.environ, "HOME": str(home / "home"), "SPARK_CONF_DIR": str(home / "conf")}
     around = {name: text for name, text in around.items() if not name.startswith(("PYTHON", "PYSPARK", "SPARK_HOME"))}
     with tempfile.TemporaryDirectory() as results:
         command = [str(home / "bin" / "python"), "-c", _PROGRAM, results]
         done = subprocess.run(
-            command, check=False, input=code, env=around, cwd=folder, capture_output=True, text=True, timeout=600
+            command, check=False, input=code, env=around, cwd=folder, capture_output=True, text=True, timeout=limit_s
         )
         assert done.returncode == 0, done.stderr[-3_000:]
         files = {file.stem: file.read_bytes() for file in Path(results).glob("*.arrow")}
