@@ -40,7 +40,16 @@ def test_a_table_equals_each_snapshot(kind: str, tmp_path: Path) -> None:
     for state in states:
         tables.commit(state)
         assert tables.rows() == sorted(state, key=lambda each: (each["_partition"], each["_offset"]))
-    noted = tables.delta().history(1)[0] if kind == "delta" else tables.iceberg().properties
+    if kind == "delta":
+        noted = tables.delta().history(1)[0]
+        assert tables.delta().transaction_version("keyfold/catalog/t") == 1  # the epoch
+    else:
+        noted, newest = tables.iceberg().properties, tables.iceberg().current_snapshot()
+        assert newest is not None
+        assert newest.summary is not None
+        assert {name: text for name, text in noted.items() if name.startswith("keyfold.")}.items() <= {
+            **newest.summary.additional_properties
+        }.items()
     said = {name: noted[f"keyfold.{name}"] for name in ("connector", "catalog.id", "epoch", "topic", "snapshot.id")}
     assert said == {"connector": "c", "catalog.id": "catalog", "epoch": "1", "topic": "t", "snapshot.id": "s4"}
     assert (noted["keyfold.source.offsets"], noted["keyfold.output.offsets"]) == ('{"0": 3}', '{"0": 7}')
