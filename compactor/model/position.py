@@ -42,7 +42,8 @@ class Position(Struct, frozen=True, kw_only=True):
     not say. `buckets`: how many transactional ids the catalog had then,
     below which each id is that a partition may have been published by; None: an older version, which did not say.
     `fence` is what truncates have left of the topic, `fence_at` the offset of the last of them in the partition
-    (`model.fence`).
+    (`model.fence`). `late_last` is a digest of the key of the last record below `offset`, if that came late
+    (`PartitionLog.late_last`): a tombstone of it that follows is late as well.
 
     The first offsets of a later generation are below 0 (`PartitionLog.generation`). A group takes no such offset: it
     holds `group_offset`, and the metadata has the other.
@@ -60,6 +61,7 @@ class Position(Struct, frozen=True, kw_only=True):
     buckets: int | None = None
     fence: bytes | None = None
     fence_at: int | None = None
+    late_last: str | None = None
 
     @property
     def group_offset(self) -> int:
@@ -100,8 +102,8 @@ class _Metadata(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Format 2, of later generations, adds `generation` and `start`; `tombstones` is the offset if that is below 0.
     `identity` says by what keys are compared, if that is not their bytes. `order`, `scope` and `fill` are the
-    `WinnerRules`, `buckets` is the number of transactional ids, `fence` and `fence_at` are as there; older versions do
-    not write these, and pass over them.
+    `WinnerRules`, `buckets` is the number of transactional ids; `fence`, `fence_at` and `late_last` are as there. Older
+    versions do not write these, and pass over them.
     """
 
     keyfold: int
@@ -120,6 +122,7 @@ class _Metadata(Struct, frozen=True, kw_only=True, omit_defaults=True):
     buckets: int | None = None
     fence: bytes | None = None
     fence_at: int | None = None
+    late_last: str | None = None
 
 
 def encode(position: Position) -> str:
@@ -142,6 +145,7 @@ def encode(position: Position) -> str:
         buckets=None if position.buckets is None else min(position.buckets, MOST_BUCKETS),
         fence=position.fence,
         fence_at=position.fence_at,
+        late_last=position.late_last,
     )
     return msgspec.json.encode(metadata).decode()
 
@@ -177,6 +181,7 @@ def decode(offset: int, metadata: str | None) -> Position:
         buckets=None if decoded.buckets is None or decoded.buckets < 1 else min(decoded.buckets, MOST_BUCKETS),
         fence=decoded.fence,
         fence_at=decoded.fence_at,
+        late_last=decoded.late_last,
     )
 
 

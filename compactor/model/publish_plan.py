@@ -21,7 +21,8 @@ class PublishTarget(OfPartition, Struct, frozen=True, kw_only=True):
     in its partition. The plan then has a target for each log of the topic, and `output_offset` of the one of partition
     n is about output partition n, whatever log its records come from.
 
-    `fence`: what truncates have left of the topic; its position says so, too.
+    `fence`: what truncates have left of the topic, and `late_last` whether the record before `end` was late
+    (`PartitionLog.late_last`); its position says so, too. Whether one before another offset was is not known.
     """
 
     topic: str
@@ -36,6 +37,7 @@ class PublishTarget(OfPartition, Struct, frozen=True, kw_only=True):
     fold_end: int | None = None
     outputs: int | None = None
     fence: Fence | None = None
+    late_last: str | None = None
 
     @property
     def has_place(self) -> bool:

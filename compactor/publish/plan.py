@@ -52,19 +52,20 @@ def is_published(state: CatalogState, log: PartitionLog) -> bool:
 
 def target_of(state: CatalogState, log: PartitionLog, resume: ResumePoint, end: int) -> PublishTarget:
     """Returns the target of a fold of `log` from its resume point to `end`, or of its position alone."""
-    topic = state.topics[log.topic]
+    topic, last = state.topics[log.topic], max(end, resume.start)
     return PublishTarget(
         topic=log.topic,
         partition=log.partition,
         bucket=log.bucket,
         output=topic.output,
         start=resume.start,
-        end=max(end, resume.start),
+        end=last,
         committed=resume.committed,
         output_offset=resume.output_offset,
         generation=log.generation,
         outputs=None if topic.outputs is UNSET else topic.outputs,
         fence=topic.fence or None,
+        late_last=log.late_last or None if last == log.end else None,
     )
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from compactor.errors import RebuildError
@@ -177,6 +177,7 @@ def restored(lost: LostLog, run: Run | None, tombstones: Run | None, bucket: int
         behind_ms=_LONG_AGO_MS,
         begun=True,
         generation=_generation(lost),
+        late_last=UNSET if position.late_last is None or gaps else position.late_last,
     )
     return RestoreLog(log=check_invariants(begun))
 

@@ -114,6 +114,7 @@ class PublishProgress:
             buckets=self._buckets,
             fence=None if target.fence is None else target.fence.value,
             fence_at=None if target.fence is None else target.fence.offsets.get(tp.partition),
+            late_last=target.late_last if offset == target.end else None,
         )
 
     def commit(

@@ -233,6 +233,7 @@ class _Task:
             buckets=self._plan.buckets,
             fence=None if target.fence is None else target.fence.value,
             fence_at=None if target.fence is None else target.fence.offsets.get(target.partition),
+            late_last=target.late_last if sent.end == target.end else None,
         )
 
     def _after(self, tp: TopicPartition, high_watermark: int, transaction: _Transaction) -> PublishResult:

@@ -34,6 +34,7 @@ from compactor.model.actions import (
     Skip,
 )
 from compactor.model.log import Generation, PartitionLog, Run, generation_of
+from compactor.model.position import Position
 from compactor.model.record import TopicPartition
 from compactor.model.state import BY_OFFSET, OF_TOPIC, CatalogState, apply
 from compactor.settings import FOREVER
@@ -208,11 +209,15 @@ class LogModel:
         """Returns those of `rows` that the log has."""
         return [row for row in self.rows(start, end) if row["offset"] not in self.lost]
 
-    def made_again(self, kept: Collection[int], start: int, at: int, resumes_to: int | None, now_ms: int) -> None:
-        """Becomes what was made again from the output: published up to `at`, with the records at the offsets `kept`.
+    def made_again(
+        self, kept: Collection[int], start: int, position: Position, resumes_to: int | None, now_ms: int
+    ) -> None:
+        """Becomes what was made again from the output: published up to `position`, with the records at `kept`.
 
-        `resumes_to`: the end of a fold that was begun. What lies above `at` is read and decided about again.
+        `resumes_to`: the end of a fold that was begun. What lies above it is read and decided about again.
         """
+        at = position.offset
+        self._previous = self._last_below(at) if position.late_last is not None or at == self.end else None
         self.lost = {row["offset"] for row in self.rows(self.first, at)} - set(kept)
         self.late = {offset for offset in self.late if offset < at}
         self._values = {offset: value for offset, value in self._values.items() if offset < at}
@@ -225,7 +230,12 @@ class LogModel:
         self.backlog_end = 0
         self.arrived_ms |= dict.fromkeys(kept, now_ms)
         self._folded = [(start, at)]
-        self._floors, self._previous = [], None
+        self._floors = []
+
+    def _last_below(self, at: int) -> tuple[bytes | None, bool] | None:
+        """Returns the key of the last record below an offset that has one, and whether it was late."""
+        keyed = [row for row in self._source.between(self.tp, self.begun, at) if row["key"] is not None]
+        return (self.identity(keyed[-1]["key"]), keyed[-1]["offset"] in self.late) if keyed else None
 
     def _is_skipped(self, offset: int) -> bool:
         return any(start <= offset < end for start, end in self._skipped)
@@ -571,7 +581,7 @@ class Model:
         end = self._source.ends[tp] if self.state.is_of_topics else position.fold_end
         resumes_to = end if end is not None and end > position.offset else None
         self.logs[tp] = copy(mine)
-        self.logs[tp].made_again(kept, position.start, position.offset, resumes_to, now_ms)
+        self.logs[tp].made_again(kept, position.start, position, resumes_to, now_ms)
 
     def _set_rule(self, action: Reorder | Refill | Rescope) -> None:
         if isinstance(action, Reorder):

@@ -12,6 +12,7 @@ from compactor.model.record import TopicPartition
 from connectors.sinks.partitioner import partitions_of
 from tests.support.memory.broker import OUTPUTS
 from tests.support.memory.publisher import PublishFault, PublishStep
+from tests.support.oracle.histories import FIELD
 from tests.support.oracle.oracle import Oracle
 from tests.support.oracle.output import apply_records
 from tests.support.oracle.steps import (
@@ -21,6 +22,7 @@ from tests.support.oracle.steps import (
     FailingPublisher,
     Ingest,
     OfTopics,
+    OrderedBy,
     Rebuild,
     Restart,
     Settings,
@@ -83,6 +85,17 @@ def test_a_scope_that_was_applied_in_part_leaves_each_key_once(tmp_path: Path, t
     oracle.run([Restart(ONE_A_TRANSACTION), Ingest(told), ChangeScope(of_topics=True)])
     oracle.run([FailingPublisher(NOTHING_NEW, fault), Rebuild(), NOTHING_NEW])
     assert live(oracle) == [{here: b"1", other: b"1"}, {there: b"1"}]
+
+
+def test_the_tombstone_after_a_late_record_is_late_in_a_rebuilt_log_as_well(tmp_path: Path) -> None:
+    """What is after the late record stays: the output does not have that one, and the position says whose it was."""
+    oracle = Oracle(None, tmp_path, order=FIELD)
+    early, late = (SourceRecord(0, b"a", b"%d" % rank, headers=(("rank", bytes([rank])),)) for rank in (5, 3))
+    oracle.run([OrderedBy(FIELD), Restart(), Ingest((early,)), Ingest((late,)), Rebuild()])
+    oracle.run([Ingest((SourceRecord(0, b"a", None),))])
+    assert live(oracle)[0] == {b"a": b"5"}
+    oracle.run([Rebuild(), Ingest((SourceRecord(0, b"b", None), SourceRecord(0, b"a", None)))])
+    assert live(oracle)[0] == {}
 
 
 def test_what_a_rebuilt_log_lacks_is_sent_by_no_one_again(tmp_path: Path) -> None:

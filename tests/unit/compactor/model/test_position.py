@@ -26,6 +26,7 @@ def ours(offset: int, fold_end: int | None = None, output_offset: int | None = 9
         replace(ours(5), winners=WinnerRules("header:" + "v" * 249, "topic", "unavailable")),
         replace(ours(5), buckets=16),
         replace(ours(5), generation=2, fence=b"n2500002", fence_at=7),
+        replace(ours(5), late_last="00ff" * 8),
     ],
 )
 def test_metadata_comes_back(position: Position) -> None:
