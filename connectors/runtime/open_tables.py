@@ -17,7 +17,7 @@ from connectors.config.secrets import is_secret
 from connectors.config.table_rules import CATALOG
 from connectors.known_values import remember_setting
 from connectors.placeholders import resolve
-from connectors.tables.stores import KEPT, SNAPSHOTS, delta_options, iceberg_properties, is_rest
+from connectors.tables.stores import delta_options, iceberg_properties, is_rest
 from connectors.tables.topic_tables import TopicTables
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ def _iceberg(
         try:
             from pyiceberg.catalog import AVAILABLE_CATALOGS, CatalogType, load_catalog
 
+            from connectors.tables.catalog_files import KEPT, SNAPSHOTS
             from connectors.tables.iceberg import IcebergFiles
             from connectors.tables.rest_catalog import BoundedRestCatalog
         except ImportError as error:

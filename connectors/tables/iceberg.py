@@ -40,6 +40,7 @@ from pyiceberg.transforms import (
 from compactor.errors import SnapshotError
 from compactor.snapshot.partitions import IDENTITY, PartitionField
 from compactor.storage.base import Storage
+from connectors.tables.catalog_files import BoundedFiles, FileBounds
 from connectors.tables.columns import ICEBERG, TableFormat, far_times, names_in, optional
 from connectors.tables.iceberg_columns import evolve, unused_schemas
 from connectors.tables.positions import PLACE
@@ -353,7 +354,7 @@ def _file_io(
 ) -> FileIO:
     """Returns what reads and writes a table's files; it would import the class that one of its `properties` names."""
     _refuse_code(where, properties)
-    return load_file_io({**of_catalog, **properties}, location)
+    return BoundedFiles(load_file_io({**of_catalog, **properties}, location), FileBounds.of(of_catalog))
 
 
 def _with_parents(paths: Iterable[str]) -> set[str]:

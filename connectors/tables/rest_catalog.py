@@ -18,9 +18,8 @@ from urllib.parse import urlsplit
 import httpx
 import msgspec
 from msgspec import Struct
-from pyiceberg.catalog import WAREHOUSE_LOCATION
 from pyiceberg.catalog.rest import RestCatalog
-from pyiceberg.io import FileIO, InputFile, OutputFile
+from pyiceberg.io import FileIO
 from requests import PreparedRequest, Response, Session, TooManyRedirects
 from requests.adapters import BaseAdapter, HTTPAdapter
 from urllib3 import HTTPResponse
@@ -28,7 +27,8 @@ from urllib3 import HTTPResponse
 from compactor.json_types import decoded_as
 from connectors.issued_secrets import LONGEST, issued_secrets
 from connectors.registry.http_client import HttpAnswer, HttpClient, HttpRequest, NoCookies
-from connectors.tables.stores import KEPT, SNAPSHOTS, FileBounds, names_code
+from connectors.tables.catalog_files import BoundedFiles, FileBounds
+from connectors.tables.stores import names_code
 from connectors.tables.time_limit import CALLS_S
 
 MAX_BYTES: Final = 8 << 20
@@ -75,7 +75,7 @@ class _Answer(Struct, rename={"credentials": "storage-credentials"}):
 
 
 class BoundedRestCatalog(RestCatalog):
-    """A REST catalog with `properties`, and KEPT and SNAPSHOTS: the worker's own places, which it may not touch.
+    """A REST catalog with `properties`, by which its files are bounded too (`FileBounds.of`).
 
     `is_secret`: whether a property of such a name is a secret. Each request may take `seconds`.
     """
@@ -85,8 +85,7 @@ class BoundedRestCatalog(RestCatalog):
     ) -> None:
         self._is_secret = is_secret
         # Of what the worker has given alone: the catalog's answers change `properties`.
-        own = (properties.get(name, "") for name in (WAREHOUSE_LOCATION, KEPT, SNAPSHOTS))
-        self._bounds = FileBounds(*own)
+        self._bounds = FileBounds.of(properties)
         self._seconds = seconds
         self._given = dict(properties)
         # Made with the first request, which says what certificates are trusted.
@@ -148,34 +147,7 @@ class BoundedRestCatalog(RestCatalog):
 
     def _load_file_io(self, properties: Mapping[str, Any] = {}, location: str | None = None) -> FileIO:
         plain = {name: value for name, value in properties.items() if not names_code(name)}
-        return _BoundedFiles(super()._load_file_io(plain, location), self._bounds)
-
-
-class _BoundedFiles(FileIO):
-    """The files of `inner` within `bounds`: a catalog names what is read, written and removed."""
-
-    def __init__(self, inner: FileIO, bounds: FileBounds) -> None:
-        super().__init__(inner.properties)
-        self._inner = inner
-        self._bounds = bounds
-
-    def new_input(self, location: str) -> InputFile:
-        """Returns a file that is read. Raises ValueError."""
-        return self._inner.new_input(self._checked(location))
-
-    def new_output(self, location: str) -> OutputFile:
-        """Returns a file that is written. Raises ValueError."""
-        return self._inner.new_output(self._checked(location))
-
-    def delete(self, location: str | InputFile | OutputFile) -> None:
-        """Removes a file. Raises ValueError."""
-        self._inner.delete(self._checked(location if isinstance(location, str) else location.location))
-
-    def _checked(self, location: str) -> str:
-        why = self._bounds.refusal(location)
-        if why is not None:
-            raise ValueError(why)
-        return location
+        return BoundedFiles(super()._load_file_io(plain, location), self._bounds)
 
 
 class _Adapter(BaseAdapter):

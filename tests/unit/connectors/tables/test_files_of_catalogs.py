@@ -1,7 +1,8 @@
-"""Which files a catalog over REST may have the worker read, write and remove, and which addresses it may name."""
+"""Which files a catalog may have the worker read, write and remove, and which addresses one over REST may name."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from compactor.errors import SnapshotError
-from connectors.tables.stores import FileBounds
+from connectors.tables.catalog_files import FileBounds
 from tests.support.echo_server import echo_server
 from tests.support.iceberg_rest import iceberg_rest
 from tests.support.tables import Tables, row
@@ -122,6 +123,25 @@ def test_a_catalog_reaches_no_file_of_the_worker(
     assert [path.name for path in victim.parent.iterdir()] == ["victim"]
     assert victim.read_text() == "the worker's own"
     assert all(f"victim', which {OF_MACHINE}" in text or f"/{folder}/" in text for text in refused)
+
+
+@pytest.mark.parametrize("folder", ["elsewhere", "kept"])
+def test_a_files_metadata_reaches_no_file_of_the_worker(folder: str, tmp_path: Path) -> None:
+    """Whoever may write into the table's folder, or bucket, is not who may remove the worker's files."""
+    victim = tmp_path / folder / "victim"
+    victim.parent.mkdir()
+    victim.touch()
+    named = {"type": "sql", "uri": f"sqlite:///{tmp_path}/other.db", "warehouse": f"file://{tmp_path}/warehouse"}
+    tables = Tables("iceberg", tmp_path, **{f"iceberg.catalog.{name}": text for name, text in named.items()})
+    tables.commit(AB)
+    newest = max(tmp_path.glob("warehouse/**/*.metadata.json"))
+    metadata = json.loads(newest.read_text())
+    metadata["metadata-log"] = [{"metadata-file": str(victim), "timestamp-ms": metadata["last-updated-ms"]}]
+    metadata["properties"]["write.metadata.previous-versions-max"] = "1"
+    newest.write_text(json.dumps(metadata))
+    tables.commit(BC)
+    assert victim.exists()
+    assert len(list(tmp_path.glob("warehouse/**/*.metadata.json"))) > 2
 
 
 def test_a_catalog_names_no_other_address(tmp_path: Path) -> None:

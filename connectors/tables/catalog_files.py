@@ -1,0 +1,120 @@
+"""Keeps a catalog of Iceberg tables to files that are not the worker's own.
+
+The metadata of a table says which files are its own, and pyiceberg reads, writes and removes whatever that names. Who
+answers as a catalog, or may write the files of metadata, could else have any file of this account removed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import urlparse
+
+from msgspec import Struct
+from pyiceberg.catalog import WAREHOUSE_LOCATION
+from pyiceberg.io import FileIO, InputFile, OutputFile
+
+_STORES: Final = {"gs": "gs", "oss": "oss", "s3": "s3", "s3a": "s3", "s3n": "s3"}
+_STORES_OF_AZURE: Final = ("az", "abfs", "abfss", "wasb", "wasbs")
+KEPT: Final = "keyfold.kept"
+SNAPSHOTS: Final = "keyfold.snapshots"
+"""Properties of a catalog that name the worker's own places; they are sent to nobody."""
+_SHOWN: Final = 200
+"""Characters of a location that a refusal quotes."""
+
+
+class FileBounds(Struct, frozen=True):
+    """Which files the metadata of tables may have the worker read, write and remove.
+
+    Those below its `warehouse`, if that is a location, and those in object stores that the worker itself does not keep:
+    `kept` is a connector's folder in storage.location, next to which those of others are, `snapshots` is
+    snapshot.location; "" is none.
+    """
+
+    warehouse: str
+    kept: str
+    snapshots: str
+
+    @classmethod
+    def of(cls, properties: Mapping[str, Any]) -> FileBounds:
+        """Returns the bounds by a catalog's properties, as the worker has given them."""
+        return cls(*(str(properties.get(name, "")) for name in (WAREHOUSE_LOCATION, KEPT, SNAPSHOTS)))
+
+    def refusal(self, location: str) -> str | None:
+        """Returns why a file that a catalog names is not touched, None if it may be."""
+        said = f"the catalog names {location[:_SHOWN]!r}, which"
+        place = _place(location)
+        if place is None:
+            return f"{said} is in no object store"
+        storage = _own_place(self.kept)
+        if storage is not None and _is_in(place, storage[:-1]):
+            return f"{said} is in the worker's storage.location"
+        if "/" in self.warehouse and _is_in(place, _place(self.warehouse)):
+            return None
+        below = "iceberg.catalog.warehouse: a location there names what is"
+        if place[0] == "file":
+            return f"{said} is a file of this machine and not below {below}"
+        if _is_in(place, _own_place(self.snapshots)):
+            return f"{said} is in snapshot.location and not below {below}"
+        return None
+
+
+class BoundedFiles(FileIO):
+    """The files of `inner` within `bounds`: a catalog names what is read, written and removed."""
+
+    def __init__(self, inner: FileIO, bounds: FileBounds) -> None:
+        super().__init__(inner.properties)
+        self._inner = inner
+        self._bounds = bounds
+
+    def new_input(self, location: str) -> InputFile:
+        """Returns a file that is read. Raises ValueError."""
+        return self._inner.new_input(self._checked(location))
+
+    def new_output(self, location: str) -> OutputFile:
+        """Returns a file that is written. Raises ValueError."""
+        return self._inner.new_output(self._checked(location))
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        """Removes a file. Raises ValueError."""
+        self._inner.delete(self._checked(location if isinstance(location, str) else location.location))
+
+    def _checked(self, location: str) -> str:
+        why = self._bounds.refusal(location)
+        if why is not None:
+            raise ValueError(why)
+        return location
+
+
+def _place(location: str) -> tuple[str, ...] | None:
+    """Returns the parts of a location as pyiceberg reads it: what store or machine it is of, then its folders.
+
+    None if it is neither in an object store nor on this machine, or has a part "..". Links are followed.
+    """
+    url = urlparse(location)
+    if url.scheme in ("", "file"):
+        path = f"{url.netloc}{url.path}" if url.scheme else location
+        return ("file", *_parts(os.path.realpath(path)))
+    store, bucket = _STORES.get(url.scheme), url.netloc
+    if url.scheme in _STORES_OF_AZURE:  # CONTAINER@ACCOUNT
+        store, bucket = "az", url.netloc.partition("@")[0]
+    parts = _parts(url.path)
+    return None if store is None or ".." in parts else (f"{store}://{bucket}", *parts)
+
+
+def _own_place(url: str) -> tuple[str, ...] | None:
+    """Returns the parts of a URL of the worker's own storage, in which nothing is escaped; None for ""."""
+    scheme, _, rest = url.partition("://")
+    if scheme == "file":
+        return ("file", *_parts(os.path.realpath(rest)))
+    bucket, _, path = rest.partition("/")
+    return (f"{scheme}://{bucket}", *_parts(path)) if bucket else None
+
+
+def _parts(path: str) -> tuple[str, ...]:
+    return tuple(part for part in path.split("/") if part not in ("", "."))
+
+
+def _is_in(place: tuple[str, ...], outer: tuple[str, ...] | None) -> bool:
+    return outer is not None and place[: len(outer)] == outer
