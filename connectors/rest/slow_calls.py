@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
-from typing import Final, ParamSpec, TypeVar
+from typing import Final, Generic, ParamSpec, TypeVar
 
 from connectors.errors import BusyError
 from connectors.threads import StartThread
@@ -46,36 +46,53 @@ IDLE_S: Final = 10.0
 
 
 class _Threads:
-    """Daemon threads, each of which makes one call after the other; as many as calls were under way."""
+    """Up to `most` daemon threads, each of which makes one call after the other, in the order in which they come.
 
-    def __init__(self, name: str, start: StartThread) -> None:
+    A thread that ends a call takes the next one that waits by itself: it need not wait until the event loop has the
+    interpreter's lock and has woken a thread.
+    """
+
+    def __init__(self, name: str, most: int, start: StartThread) -> None:
         self._name = name
+        self._most = most
         self._start = start
         self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        # Threads, and calls that were given to them and are not over; changed under the lock.
+        # Threads, and calls that were given to them and are neither over nor taken back; changed under the lock.
         self._threads = 0
-        self._under_way = 0
+        self._asked = 0
         self._lock = threading.Lock()
 
-    def make(self, call: Callable[[], None]) -> None:
-        """Makes `call` on a thread that is free, or on a new one; if that cannot be started, `call` is never made.
+    @property
+    def asked(self) -> int:
+        """How many calls are under way or wait."""
+        return self._asked
 
-        Raises what starting the thread raises.
+    def make(self, call: Callable[[], None]) -> bool:
+        """Has `call` made; returns whether it may have to wait for a thread. Each is followed by `over`.
+
+        Raises what starting a thread raises: `call` is then never made.
         """
         with self._lock:
-            self._under_way += 1
-            is_new = self._under_way > self._threads
+            self._asked += 1
+            waits = self._asked > self._most
+            is_new = self._threads < min(self._asked, self._most)
             self._threads += is_new
         if is_new:
             try:
                 self._start(threading.Thread(target=self._run, name=self._name, daemon=True))
             except BaseException:
                 with self._lock:
-                    self._under_way -= 1
+                    self._asked -= 1
                     self._threads -= 1
                 raise
         # Only now: a call that is in the queue is made by whichever thread comes to it, and cannot be taken back.
         self._calls.put(call)
+        return waits
+
+    def over(self) -> None:
+        """Says that a call is over, or that it is not to be made."""
+        with self._lock:
+            self._asked -= 1
 
     def _run(self) -> None:
         while True:
@@ -83,13 +100,45 @@ class _Threads:
                 call = self._calls.get(timeout=IDLE_S)
             except queue.Empty:
                 with self._lock:
-                    if self._under_way < self._threads:  # every call that comes has a thread without this one
+                    if self._asked < self._threads:  # every call that comes has a thread without this one
                         self._threads -= 1
                         return
                 continue
             call()
-            with self._lock:
-                self._under_way -= 1
+
+
+class _Asked(Generic[T]):
+    """A call that a request has asked for: a thread makes it, or it is given up before one comes to it."""
+
+    def __init__(self, call: Callable[[], T], over: Callable[[], None]) -> None:
+        self.answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._call = call
+        self._over = over
+        # Who has it makes the call, or says that it is not to be made.
+        self._turn = threading.Lock()
+
+    def make(self) -> None:
+        """Makes the call on this thread, unless it was given up."""
+        if not self._turn.acquire(blocking=False):
+            return
+        outcome = _outcome(self._call)
+        self._over()
+        with suppress(RuntimeError):  # the loop has ended, and nothing is answered any more
+            self.answer.get_loop().call_soon_threadsafe(self._tell, *outcome)
+
+    def give_up(self, error: BaseException) -> None:
+        """Has the request raise `error`, unless the call is being made; on the event loop."""
+        if self._turn.acquire(blocking=False):
+            self._over()
+            self._tell(error, None)
+
+    def _tell(self, error: BaseException | None, value: T | None) -> None:
+        if self.answer.done():  # the client has gone
+            return
+        if error is not None:
+            self.answer.set_exception(error)
+        else:
+            self.answer.set_result(value)  # type: ignore[arg-type]  # without an error it is the call's value
 
 
 class SlowCalls:
@@ -110,9 +159,7 @@ class SlowCalls:
         self.most_waiting = waiting
         self._kind = kind
         self._wait_s = wait_s
-        self._free = asyncio.Semaphore(most)
-        self._threads = _Threads(f"rest-{kind}", start)
-        self._waiting = 0
+        self._threads = _Threads(f"rest-{kind}", most, start)
 
     async def run(self, call: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
         """Makes a call on a thread, and returns what it does.
@@ -121,57 +168,35 @@ class SlowCalls:
         is not made then. A client that goes ends neither the call nor its place among the `most`: the call may still
         wait.
         """
-        await self._acquire()
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[T] = loop.create_future()
-
-        def tell(error: BaseException | None, value: T | None) -> None:
-            self._free.release()
-            if answer.done():  # the client has gone
-                return
-            if error is not None:
-                answer.set_exception(error)
-            else:
-                answer.set_result(value)  # type: ignore[arg-type]  # without an error it is the call's value
-
-        asked = partial(copy_context().run, partial(call, *args, **more))
-
-        def work() -> None:
-            outcome = _outcome(asked)
-            with suppress(RuntimeError):  # the loop has ended, and nothing is answered any more
-                loop.call_soon_threadsafe(tell, *outcome)
-
+        if self._threads.asked >= self.most + self.most_waiting:
+            raise self._busy()
+        asked = _Asked(partial(copy_context().run, partial(call, *args, **more)), self._threads.over)
+        if not self._make(asked.make):  # a timer would cost more than a look-up in memory
+            return await asked.answer
+        timer = asyncio.get_running_loop().call_later(self._wait_s, lambda: asked.give_up(self._busy()))
         try:
-            self._threads.make(work)
-        except BaseException as error:
-            self._free.release()
-            if not isinstance(error, RuntimeError):
-                raise
+            return await asked.answer
+        except asyncio.CancelledError as error:
+            asked.give_up(error)
+            raise
+        finally:
+            timer.cancel()
+
+    def _make(self, call: Callable[[], None]) -> bool:
+        """Has `call` made; returns whether it may have to wait. Raises BusyError if no thread can be started for it."""
+        try:
+            return self._threads.make(call)
+        except RuntimeError as error:
             raise BusyError(
                 f"The worker could start no thread for {self._kind}: {error}.",
                 "Nothing was done. Raise the limit of processes and threads (ulimit -u, pids of the container).",
             ) from error
-        return await answer
 
-    async def _acquire(self) -> None:
-        """Waits for a thread, and takes it. Raises BusyError."""
-        if not self._free.locked():
-            await self._free.acquire()  # it does not wait: a timer would cost more than a look-up in memory
-            return
-        busy = BusyError(
+    def _busy(self) -> BusyError:
+        return BusyError(
             f"{self.most} {self._kind} are under way, as many as the worker makes at once.",
             "They wait for the storage, for brokers, or for a check; see the worker's log, or ask again later.",
         )
-        if self._waiting >= self.most_waiting:
-            raise busy
-        self._waiting += 1
-        try:
-            async with asyncio.timeout(self._wait_s):
-                await self._free.acquire()
-        except TimeoutError:
-            raise busy from None
-        finally:
-            self._waiting -= 1
 
 
 def _outcome(call: Callable[[], T]) -> tuple[BaseException | None, T | None]:

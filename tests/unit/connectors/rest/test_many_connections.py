@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -131,6 +132,52 @@ def test_a_call_that_would_wait_behind_too_many_is_refused_at_once() -> None:
         assert await calls.run(bool) is False
 
     asyncio.run(ask())
+
+
+def test_a_thread_that_ends_a_call_makes_the_next_one() -> None:
+    """The event loop, which other threads may keep waiting, does nothing for it; and no further thread is started."""
+    threads: list[int] = []
+
+    def note(event: threading.Event) -> None:
+        threads.append(threading.get_ident())
+        event.set()
+
+    async def ask() -> None:
+        calls, release, is_made = SlowCalls("calls", 1), threading.Event(), threading.Event()
+        asked: list[asyncio.Task[Any]] = [asyncio.create_task(calls.run(release.wait, 20))]
+        asked += [asyncio.create_task(calls.run(note, event)) for event in (threading.Event(), is_made)]
+        await asyncio.sleep(0)  # each has begun
+        release.set()
+        assert is_made.wait(10), "both are made while this coroutine keeps the loop waiting"
+        await asyncio.gather(*asked)
+
+    asyncio.run(ask())
+    assert len(set(threads)) == 1
+
+
+@pytest.mark.parametrize("goes", [False, True])
+def test_a_call_that_is_given_up_is_not_made(goes: bool) -> None:
+    """It waited too long, or its request has ended; another one has its place."""
+    made: list[str] = []
+
+    async def ask() -> None:
+        calls, release = SlowCalls("calls", 1, waiting=1, wait_s=20 if goes else 0.01), threading.Event()
+        first = asyncio.create_task(calls.run(release.wait, 20))
+        await asyncio.sleep(0)  # it has begun
+        waits = asyncio.create_task(calls.run(made.append, "given up"))
+        await asyncio.sleep(0)
+        if goes:
+            waits.cancel()
+        with pytest.raises(asyncio.CancelledError if goes else BusyError):
+            await waits
+        last = asyncio.create_task(calls.run(made.append, "last"))
+        await asyncio.sleep(0)
+        release.set()
+        async with asyncio.timeout(20):
+            await asyncio.gather(first, last, return_exceptions=not goes)
+
+    asyncio.run(ask())
+    assert made in ([["last"]] if goes else [[], ["last"]])
 
 
 @pytest.mark.parametrize("under_way", [0, 1])

@@ -17,6 +17,9 @@ from fastapi.routing import APIRoute
 
 from compactor.catalog.catalog import Catalog
 from compactor.model.log import PartitionLog
+from connectors.config.connector import ConnectorConfig
+from connectors.config.files import checked
+from connectors.config.worker import WorkerConfig
 from connectors.rest import security
 from connectors.rest.endpoints import connectors, lifecycle, loggers, offsets, plugins, worker_info
 from connectors.rest.listeners import ClientLimits
@@ -201,7 +204,12 @@ def test_checks_that_take_long(
 ) -> None:
     """A user's pattern may run for long: that of some is a matter of their requests alone."""
     worker.create("b")
-    monkeypatch.setattr(plugins, "checked", hanging)
+
+    def late(given: dict[str, str], worker: WorkerConfig) -> ConnectorConfig:
+        hanging()
+        return checked(given, worker)
+
+    monkeypatch.setattr(plugins, "checked", late)
     body = {"connector.class": "CompactedTopic", "name": "e", "topics": "e"}
     path = "/connector-plugins/CompactedTopic/config/validate"
     most = Slow().checks.most
