@@ -178,21 +178,28 @@ def test_what_a_snapshot_lacks_is_said_before_a_broker_is_asked(tmp_path: Path) 
 TYPED = {"key.converter": "keyfold.Json", "key.converter.schemas.enable": "false"}
 TYPED |= {name.replace("key", "value"): text for name, text in TYPED.items()}
 
+TYPED_COLUMNS = {**TYPED, "snapshot.key.format": "typed", "snapshot.value.format": "typed"}
 
-def _typed(folder: Path, rows: list[Any], **more: Any) -> Path:
-    """Takes a typed snapshot of plain JSON; returns its folder."""
+
+def _typed(folder: Path, rows: list[Any], by: str = "", **more: Any) -> Path:
+    """Takes a typed snapshot of plain JSON, with partitions `by`; returns its folder."""
     connector = TypedConnector(folder, TYPED, key=True, **more)
+    if by:
+        connector.set(TYPED, partitions=by)
     connector.fold(rows)
-    return connector.take().files[0].parents[1]
+    return next(path for path in connector.take().files[0].parents if path.name == "data").parent
 
 
-def test_typed_columns_are_records_again(broker: EmbeddedKafka, tmp_path: Path, target: tuple[str, Path]) -> None:
+@pytest.mark.parametrize("by", ["", "n, day(_timestamp)"])
+def test_typed_columns_are_records_again(
+    broker: EmbeddedKafka, tmp_path: Path, target: tuple[str, Path], by: str
+) -> None:
     """By the converters that the manifest names; what fitted no column, headers and times are as they were."""
     topic, worker = target
     headers = [{"key": "h", "value": b"1"}]
     rows = [row(0, n, b'{"id":%d}' % n, b'{"n":%d,"t":"x"}' % n, timestamp=n + 1) for n in range(6)]
     rows += [row(0, 6, b'{"id":9}', b"{", headers=headers, timestamp=9), row(0, 7, b"\xff", b'{"n":7}', timestamp=9)]
-    folder = _typed(tmp_path / "typed", rows)
+    folder = _typed(tmp_path / "typed", rows, by)
     words = ("restore", folder.parent, "--topic", topic, "--worker", worker, "--create", "--json")
     done = invoke(*words)
     assert done.exit_code == 0, done.stderr
@@ -282,8 +289,8 @@ def test_a_file_that_is_no_parquet_file_is_named(
 @pytest.mark.long
 @pytest.mark.parametrize(
     "settings",
-    [{}, {**TYPED, "snapshot_key_format": "typed", "snapshot_value_format": "typed"}],
-    ids=["bytes", "typed"],
+    [{}, TYPED_COLUMNS, {**TYPED_COLUMNS, "snapshot_partition_by": "n"}],
+    ids=["bytes", "typed", "partitions"],
 )
 def test_a_restored_topic_compacts_to_an_equal_snapshot(
     spark: SparkSession, broker: EmbeddedKafka, tmp_path: Path, topic_name: str, settings: dict[str, str]
