@@ -29,6 +29,7 @@ _NOT_JSON: Final = {
     "#": "JSON has no comments; remove it",
     "'": "names and texts stand in double quotes, not in single ones",
 }
+_NEXT: Final = "See that the path is right, and that this account may read the file."
 
 
 class JsonError(ValueError):
@@ -43,7 +44,7 @@ def read_object(path: Path) -> dict[str, Any]:
     try:
         return parse_object(path.read_bytes())
     except (JsonError, OSError) as error:
-        text = str(error) if isinstance(error, JsonError) else f"cannot be read: {error.strerror or error}."
+        text = str(error) if isinstance(error, JsonError) else f"cannot be read: {error.strerror or error}. {_NEXT}"
         raise FaultyConfigError(str(path), [Fault("", text)]) from None
 
 

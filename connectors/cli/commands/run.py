@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Sequence
@@ -114,7 +115,7 @@ def _say_done(config: WorkerConfig, connectors: Sequence[Connector], *, as_json:
     done = once_view.result(connectors, place)
     if as_json:
         say_json(done)
-    elif printed := once_view.text(done):
+    elif printed := once_view.text(done, has_duckdb=shutil.which("duckdb") is not None):
         say(printed)
 
 

@@ -102,12 +102,15 @@ def _topic(state: CatalogState, name: str, counts: Mapping[str, int], place: str
     )
 
 
-def text(done: OnceResult) -> str:
-    """Returns a table of all topics, the errors of connectors, and a line that opens a snapshot if there is one."""
-    return "\n".join(_lines(done))
+def text(done: OnceResult, has_duckdb: bool) -> str:
+    """Returns a table of all topics, the errors of connectors, and a line that opens a snapshot if there is one.
+
+    Without DuckDB's command line on the path (`has_duckdb`), a line says how to get it.
+    """
+    return "\n".join(_lines(done, has_duckdb))
 
 
-def _lines(done: OnceResult) -> Iterator[str]:
+def _lines(done: OnceResult, has_duckdb: bool) -> Iterator[str]:
     several = len(done.connectors) > 1
     rows = [(connector.connector, topic) for connector in done.connectors for topic in connector.topics]
     if rows:
@@ -123,6 +126,8 @@ def _lines(done: OnceResult) -> Iterator[str]:
     paths = [topic.snapshot.path for topic in healthy if topic.snapshot is not None]
     if paths:
         yield f"Open it: {opening(paths[0])}"
+        if not has_duckdb:
+            yield "There is no duckdb on this machine's path: pip install duckdb-cli"
 
 
 def _row(topic: OnceTopic, has_late: bool) -> tuple[object, ...]:

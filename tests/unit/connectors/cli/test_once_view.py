@@ -49,7 +49,7 @@ def _connector(name: str, error: Exception | None = None, late: int = 0) -> Conn
 
 def _plain(done: once_view.OnceResult) -> str:
     """The text without bold headers."""
-    return re.sub(r"\x1b\[\d+m", "", once_view.text(done))
+    return re.sub(r"\x1b\[\d+m", "", once_view.text(done, has_duckdb=True))
 
 
 def test_records_that_came_late_have_a_column_if_there_are_any() -> None:
@@ -110,7 +110,7 @@ def test_several_connectors_are_told_apart_and_a_failure_is_named() -> None:
         ("Newer. Leave it.", 2),
         (None, 0),
     ]
-    assert once_view.text(once_view.result([stopped("c")], lambda _: None)) == ""
+    assert once_view.text(once_view.result([stopped("c")], lambda _: None), has_duckdb=True) == ""
 
 
 def test_a_failure_names_its_connector_once() -> None:
@@ -154,3 +154,11 @@ def test_what_is_opened_is_no_snapshot_of_a_connector_that_failed() -> None:
     assert [line for line in said if line.startswith("Open it: ")] == [
         f"Open it: {once_view.opening('/snapshots/b/t/2')}"
     ]
+
+
+def test_a_machine_without_duckdb_is_told_how_to_get_it() -> None:
+    """The line that opens a snapshot runs where it is printed, or the next line says what to install first."""
+    done = once_view.result([_connector("b")], lambda _: "/snapshots")
+    without, with_it = (once_view.text(done, has_duckdb=has).splitlines() for has in (False, True))
+    assert without[:-1] == with_it
+    assert without[-1].endswith("pip install duckdb-cli")

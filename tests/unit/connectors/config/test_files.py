@@ -81,7 +81,11 @@ def test_a_file_that_cannot_be_read_is_told_with_its_place(tmp_path: Path, conte
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     """A missing file, a folder and what is not UTF-8 are faults of configuration."""
     (tmp_path / "latin").write_bytes(b'{"name": "\xe9"}')
-    for path, said in ((tmp_path / "x", "No such file"), (tmp_path, "directory"), (tmp_path / "latin", "UTF-8")):
+    for path, said in (
+        (tmp_path / "x", "No such file or directory. See that the path is right"),
+        (tmp_path, "directory"),
+        (tmp_path / "latin", "UTF-8"),
+    ):
         with pytest.raises(ConfigError, match=said):
             load_connector(path)
 
