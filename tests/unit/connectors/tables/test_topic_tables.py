@@ -519,7 +519,7 @@ def test_a_commit_that_nobody_waits_for_is_not_made(kind: str, tmp_path: Path) -
     answer.set()
     calling[0].join()
     assert tables.commits() == ["s1"]
-    hanging.commit(tables.version("next", [[row(4, "next")]]))
+    tables.tables.commit(tables.version("next", [[row(4, "next")]]))
     assert tables.rows() == [row(4, "next")]
 
 
