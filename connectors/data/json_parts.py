@@ -59,10 +59,8 @@ class _Large:
 
     def value(self, start: int, end: int, levels: int) -> Any:
         """Returns the value from `start` to `end`; `levels` of its members may have parts."""
-        while start < end and self._text[start] in _BLANKS:
-            start += 1
-        while start < end and self._text[end - 1] in _BLANKS:
-            end -= 1
+        start = end - len(self._text[start:end].lstrip(_BLANKS))  # one by one 8 MiB of blanks take 0.4 s
+        end = start + len(self._text[start:end].rstrip(_BLANKS))
         ends = self._text[start : start + 1] + self._text[end - 1 : end]
         if end - start < self._large or not levels or ends not in (b"{}", b"[]"):
             return self._call(b"", start, end, b"")

@@ -29,7 +29,7 @@ class FileBounds(Struct, frozen=True):
 
     Those below its `warehouse`, if that is a location, and those in object stores that the worker itself does not keep:
     `kept` is a connector's folder in storage.location, next to which those of others are, `snapshots` is
-    snapshot.location; "" is none.
+    snapshot.location; "" is none. In storage.location are none, but for those of a warehouse that lies within it.
     """
 
     warehouse: str
@@ -47,10 +47,12 @@ class FileBounds(Struct, frozen=True):
         place = _place(location)
         if place is None:
             return f"{said} is in no object store"
-        storage = _own_place(self.kept)
-        if storage is not None and _is_in(place, storage[:-1]):
+        storage = (_own_place(self.kept) or ())[:-1]
+        warehouse = _place(self.warehouse) if "/" in self.warehouse else None
+        is_below = _is_in(place, warehouse)
+        if storage and _is_in(place, storage) and not (is_below and len(warehouse or ()) > len(storage)):
             return f"{said} is in the worker's storage.location"
-        if "/" in self.warehouse and _is_in(place, _place(self.warehouse)):
+        if is_below:
             return None
         below = "iceberg.catalog.warehouse: a location there names what is"
         if place[0] == "file":
