@@ -15,6 +15,7 @@ from compactor.errors import KeyfoldError, QuarantinedError, SnapshotError
 from compactor.maintenance import Maintenance
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
+from compactor.spark.job_errors import is_cancelled
 from compactor.storage.base import Storage
 from connectors.clock import Clock
 from connectors.config.secrets import logged_text
@@ -31,6 +32,8 @@ RESYNC_SINCE: Final = "resync-since"
 RESYNCS: Final = (RESYNC, RESYNC_SINCE)
 OF_A_RUN: Final = (RESTART, *RESYNCS)
 """The requests that a connector's supervisor answers, as a new run begins with them (`request_answers.py`)."""
+
+_AGAIN: Final = "Run the command again once the connector runs; what was done of it counts."
 
 _log = structlog.get_logger()
 
@@ -72,9 +75,17 @@ class RequestHandler:
                 answer = self._try(request)
             except Exception as error:
                 # Answered first: a command that asks again and again must not end every run of this connector.
-                requests.answer(self._storage, request.id, Answer(ok=False, message=logged_text(str(error))))
+                requests.answer(self._storage, request.id, self._unfinished(request, error))
                 raise
             requests.answer(self._storage, request.id, answer)
+
+    def _unfinished(self, request: Request, error: Exception) -> Answer:
+        """Returns the answer to a request with an error that ends the run, or comes of its end."""
+        if not is_cancelled(error):
+            return Answer(ok=False, message=logged_text(str(error)))
+        connector = self._catalog.state.connector
+        said = f"Connector {connector} was stopped, or started again, before its {request.kind} was done."
+        return Answer(ok=False, message=said, action=_AGAIN)
 
     def carry_out(self, request: Request) -> dict[str, Any]:
         """Does what `request` asks for; returns the result as `operations/` reads it. Raises KeyfoldError."""

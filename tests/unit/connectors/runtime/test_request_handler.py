@@ -27,6 +27,7 @@ from connectors.errors import UnreachableError
 from connectors.known_values import remember
 from connectors.runtime.request_handler import CLEAN, ERASE, RELEASE, RESTART, SNAPSHOT, RequestHandler
 from tests.support.clocks import ManualClock
+from tests.support.java_errors import job_cancelled
 from tests.support.memory.storage import FailingStorage, MemoryStorage
 from tests.support.requests import leave
 
@@ -226,3 +227,15 @@ def test_a_failure_that_ends_the_connector_is_answered_first(
     assert found is not None
     assert "Records are missing: sasl.password=[hidden]" in found.message
     assert requests.pending(storage, 1) == ()
+
+
+def test_a_request_that_a_stop_has_cut_off_says_so(storage: MemoryStorage, kept: Kept, handler: RequestHandler) -> None:
+    """The asker gets no trace of Spark's: nothing is wrong but that somebody has stopped or restarted the connector."""
+    kept.fails = job_cancelled()
+    request = leave(storage, SNAPSHOT, 1)
+    with pytest.raises(type(kept.fails)):
+        handler.answer_all()
+    answer = requests.answered(storage, request.id)
+    assert answer is not None
+    assert answer.message == "Connector c was stopped, or started again, before its snapshot was done."
+    assert answer.action == "Run the command again once the connector runs; what was done of it counts."
