@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from connectors.dev.embedded_kafka import EmbeddedKafka
-from tests.support.cli import execute, invoke, worker_file
+from tests.support.cli import execute, invoke, worker_file, write_json
 from tests.support.deployment import Deployment
 from tests.support.engine import row
 from tests.support.kafka import ToSend, consume_all, create_topic, produce
 from tests.support.kept_snapshots import KeptSnapshots
+from tests.support.snapshot_recipes import PAGE, snapshots
 from tests.support.typed_snapshots import TypedConnector
 
 if TYPE_CHECKING:
@@ -215,6 +217,26 @@ def test_typed_columns_are_records_again(
     ]
     assert sorted(_there(broker.bootstrap, topic), key=repr) == sorted(expected, key=repr)
     assert json.loads(invoke(*words).stdout)["before"] == 8
+
+
+def test_the_commands_of_the_page(
+    broker: EmbeddedKafka, tmp_path: Path, topic_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/snapshots.md: each restore is called as it stands there, but for the name of its topic."""
+    snapshots(tmp_path)
+    typed = _typed(
+        tmp_path / "typed", [row(0, n, b'{"id":%d}' % n, b'{"n":%d}' % n, timestamp=n + 1) for n in range(3)]
+    )
+    (tmp_path / "snapshots" / "orders").mkdir()
+    typed.parent.rename(tmp_path / "snapshots" / "orders" / "orders")
+    worker_file(tmp_path, broker.bootstrap)
+    orders = {"name": "orders", "connector.class": "keyfold.CompactedTopic", "topics": "orders"}
+    write_json(tmp_path / "orders.json", {**orders, **TYPED, "snapshot.location": "snapshots"})
+    monkeypatch.chdir(tmp_path)
+    shown = re.findall(r"(?m)^    keyfold (restore [^#\n]*)$", PAGE.read_text(encoding="utf-8"))
+    for line, records in zip(shown, (2, 3), strict=True):
+        result = invoke(*line.replace(" --topic ", f" --topic {topic_name}.").split(), "--json")
+        assert (result.exit_code, json.loads(result.stdout or "{}").get("sent")) == (0, records), result.output
 
 
 @pytest.mark.long
