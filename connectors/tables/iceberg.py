@@ -102,6 +102,8 @@ class IcebergFiles:
         self._identifier = identifier
         self._own = own
         self._bucket = bucket
+        # For what goes by `bucket`; a catalog over REST has none, and bounds of its own.
+        self._bounds = FileBounds.of(catalog.properties)
         self._where = f"Connector {connector}: the Iceberg table {'.'.join(identifier)}"
         if not isinstance(catalog, RestCatalog):  # `BoundedRestCatalog` leaves out what names code
             # As `Catalog` has it, but for the look; it does not hold the catalog, so that both go at once.
@@ -173,10 +175,11 @@ class IcebergFiles:
     def _delete(self, table: Table, paths: Sequence[str]) -> None:
         """Removes files. Those in the worker's object store go by its own client: Arrow leaves an object for a folder.
 
-        That object's name would have the value of the folder's partition.
+        That object's name would have the value of the folder's partition. Raises ValueError for a file that is not to
+        be touched: it is left to `BoundedFiles`.
         """
-        root = None if self._bucket is None else f"{self._bucket.url('').rstrip('/')}/"
-        in_bucket = {path for path in paths if root is not None and path.startswith(root)}
+        root, bounds = None if self._bucket is None else f"{self._bucket.url('').rstrip('/')}/", self._bounds
+        in_bucket = {path for path in paths if root and path.startswith(root) and bounds.refusal(path) is None}
         if self._bucket is not None and root is not None:
             self._bucket.delete_all(sorted(path.removeprefix(root) for path in in_bucket))
         for path in paths:

@@ -7,10 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyiceberg.catalog import load_catalog
+from pyiceberg.expressions import AlwaysTrue
 
 from compactor.errors import SnapshotError
+from compactor.storage.local import LocalStorage
+from connectors.tables import catalog_files
 from connectors.tables.catalog_files import FileBounds
+from connectors.tables.iceberg import IcebergFiles
 from tests.support.echo_server import echo_server
 from tests.support.iceberg_rest import iceberg_rest
 from tests.support.tables import Tables, row
@@ -145,6 +152,25 @@ def test_a_files_metadata_reaches_no_file_of_the_worker(folder: str, tmp_path: P
     tables.commit(BC)
     assert victim.exists()
     assert len(list(tmp_path.glob("warehouse/**/*.metadata.json"))) > 2
+
+
+def test_what_expires_is_no_file_of_another_connector(tmp_path: Path) -> None:
+    """An older version names one beside its warehouse: the worker's own client for that does not remove it."""
+    victim, snapshots = tmp_path / "snapshots" / "other" / "1.parquet", LocalStorage(str(tmp_path / "snapshots"))
+    victim.parent.mkdir(parents=True)
+    rows = pa.table({"n": pa.array([1], pa.int32())})
+    pq.write_table(rows, victim)
+    named = {"type": "sql", "uri": f"sqlite:///{tmp_path}/other.db", "warehouse": (tmp_path / "warehouse").as_uri()}
+    catalog = load_catalog("ours", **named)
+    catalog.create_namespace("c")
+    table = catalog.create_table(("c", "t"), rows.schema)
+    table.add_files([victim.as_uri()])
+    table.delete(AlwaysTrue())
+    own = {catalog_files.KEPT: (tmp_path / "kept" / "c").as_uri(), catalog_files.SNAPSHOTS: snapshots.url("")}
+    bounded = load_catalog("ours", **named, **own)
+    with pytest.raises(ValueError, match=OF_MACHINE):
+        IcebergFiles(bounded, ("c", "t"), None, "c", bucket=snapshots).expire(1)
+    assert victim.exists()
 
 
 def test_a_catalog_names_no_other_address(tmp_path: Path) -> None:
