@@ -512,6 +512,8 @@ def test_a_store_without_tls_is_not_asked_unless_that_is_allowed(store: RunningS
 
 def test_the_environment_allows_a_store_without_tls(store: RunningStore) -> None:
     """As it names the endpoint and the credentials: a reader of snapshots has no worker file."""
+    if not store.location.startswith("s3:"):
+        pytest.skip("tried with the variables of AWS; those of the other stores are read by the same line")
     open_storage(f"{store.location}/env", store.options()).write("a", b"1")
     named = {"ENDPOINT_URL": store.url, "REGION": "us-east-1", "ACCESS_KEY_ID": "k", "SECRET_ACCESS_KEY": "s"}
     variables = {f"AWS_{name}": value for name, value in (named | {"ALLOW_HTTP": "true"}).items()}
