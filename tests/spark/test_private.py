@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SECRET = "marker-of-a-secret"
 SOURCES = "org.apache.spark.sql.execution.datasources.DataSourceManager$"
 
-_SCRIPT = """
+_QUERY = """
 import json, os, signal, sys
 from compactor.ingest.ingest import WRITTEN
 from connectors.source.datasource import KafkaSource
@@ -37,12 +37,38 @@ writer = stream.writeStream.foreachBatch(lambda batch, _: rows.extend(batch.coll
 query = private.start_query(writer.option("checkpointLocation", "file://" + sys.argv[2]))
 wait_until(lambda: len(rows) >= 30, "three micro-batches", 60)
 query.stop()
+"""
+_KILLED = """
 before = session.gone(spark)
 commands = " ".join(jvm.cmdline())
 jvm.kill()
 wait_until(lambda: session.gone(spark) is not None, "the end of the JVM is seen", 60)
 print(json.dumps({"before": str(before or ""), "secret": sys.argv[1] in commands, "rows": len(rows) >= 30}))
 """
+_CLOSED = """
+session.close(spark)
+session.end(spark, 30)
+wait_until(lambda: not jvm.is_running() or "process" in os.environ["KEYFOLD_SPARK_WITHOUT"], "the JVM ends", 60)
+print(json.dumps({"rows": len(rows) >= 30}))
+"""
+
+
+def _run(script: str, folder: Path, without: str) -> tuple[dict[str, object], list[str]]:
+    """Runs `script` without some switches; returns what it prints at last, and the switches that it has logged."""
+    own = {name: text for name, text in environment().items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+    done = subprocess.run(
+        [sys.executable, "-c", script, SECRET, str(folder / "checkpoint")],
+        env={**own, private.VARIABLE: without},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr
+    printed = done.stdout + done.stderr
+    logged = [name for name in private.SWITCHES if printed.count(f"switch={name} ") or f"switch={name}\n" in printed]
+    return json.loads(done.stdout.splitlines()[-1]), logged
 
 
 @pytest.mark.long  # e2e/test_without_private.py has a whole worker
@@ -52,21 +78,18 @@ def test_a_session_and_its_query_run_without_private_switches(tmp_path: Path) ->
     The end of its JVM is seen without its process, by a call that nobody answers. How such a session is closed
     e2e/test_without_private.py tries.
     """
-    own = {name: text for name, text in environment().items() if not name.startswith(("SPARK_", "PYSPARK_"))}
-    done = subprocess.run(
-        [sys.executable, "-c", _SCRIPT, SECRET, str(tmp_path / "checkpoint")],
-        env={**own, private.VARIABLE: private.ALL},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=200,
-    )
-    assert done.returncode == 0, done.stderr
-    printed = done.stdout + done.stderr
-    assert json.loads(done.stdout.splitlines()[-1]) == {"before": "", "secret": False, "rows": True}
-    logged = [name for name in private.SWITCHES if printed.count(f"switch={name} ") or f"switch={name}\n" in printed]
-    assert set(private.SWITCHES) - set(logged) <= {"user", "stop"}, printed
+    printed, logged = _run(_QUERY + _KILLED, tmp_path, private.ALL)
+    assert printed == {"before": "", "secret": False, "rows": True}
+    assert set(private.SWITCHES) - set(logged) <= {"user", "stop"}
+
+
+@pytest.mark.long  # without all at once: the test above
+@pytest.mark.parametrize("switch", private.SWITCHES)
+def test_a_session_runs_its_query_and_ends_without_each_private_switch(tmp_path: Path, switch: str) -> None:
+    """A PySpark that lacks one of them takes no other with it: that one is logged, and none besides."""
+    printed, logged = _run(_QUERY + _CLOSED, tmp_path, switch)
+    assert printed == {"rows": True}
+    assert logged == ([] if switch == "user" else [switch])  # that one is for an id without an account
 
 
 def test_spark_looks_for_no_other_python_sources(spark: SparkSession) -> None:
