@@ -206,7 +206,7 @@ def test_after_a_wait_the_output_is_read_again(tmp_path: Path) -> None:
             taking = pool.submit(connector.take)
             assert wait([taking], 4 * LOOK_S).not_done
             broker.promised_ms = 9
-        assert taking.result(10).manifest.resume_safe_until == "1970-01-01T00:00:00.010Z"
+        assert taking.result(10).manifest.resume_safe_until == "1970-01-01T00:00:01.009Z"
 
 
 def test_maintenance_does_not_wait_for_the_typed_snapshot_of_another(tmp_path: Path) -> None:
