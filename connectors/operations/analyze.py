@@ -61,8 +61,8 @@ class SplitKeyCount(Struct, frozen=True, kw_only=True):
 class TopicReport(Struct, frozen=True, kw_only=True):
     """The sum over a topic's partitions, but for those `left_out`; `closed` says why it is no longer read.
 
-    `changed` is None without changed settings; `split_keys` if less than two partitions hold keys, or none
-    a live one.
+    `changed` is None without changed settings. `split_keys` is None if less than two partitions hold keys, or if
+    no partition holds a live one.
     """
 
     topic: str

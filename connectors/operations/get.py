@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 _SHOWN: Final = frozenset(
     ("offset", "timestamp", "timestamp_type", "key", "value", "headers", "delete_horizon", KEY_IDENTITY)
 )
-"""The columns that an answer is made of. Each takes 25 to 75 µs to decode: with the others it is half as much again."""
+"""The columns that an answer is made of. Each takes 25 to 75 µs to decode; all columns of a run take half as long
+again."""
 
 _NAMED: Final = 20
 """Partitions that an error names at most: it is for a line or two of a terminal."""
@@ -85,14 +86,14 @@ def get(
 ) -> KeyAnswer:
     """Returns the latest kept record of each of `keys`, in their order, in each log that has one.
 
-    If a key has one winner over all partitions of a topic, that one is returned of the logs that are asked.
+    If a key has one winner over all partitions of a topic, only the winner among the asked logs is returned.
 
     `state_of` gives the catalog's newest state, which is asked for again if a vacuum came between; `chosen` gives the
     logs of it that are asked. `outlines` remember and verify files; `holding` is told how many bytes the records take
     so far.
 
     Raises StorageError, DataError for a key that has no identity, LookUpError if the records take more than
-    `most_bytes`, and what these three raise.
+    `most_bytes`, and what `state_of`, `chosen` and `holding` raise.
     """
     state = state_of()
     compared = compared_keys(connector, state, keys)
@@ -183,7 +184,8 @@ def _records(
 
 
 Rank = tuple[bool, bool, Any, int]
-"""By what records of a key in several partitions are compared: of the source, its order's value if any, partition."""
+"""By what records of one key in several partitions are compared: whether each is of the source, whether it has a value
+to order by, that value, and its partition."""
 
 
 def _ranks(log: PartitionLog, table: pa.Table, order: str) -> Iterator[Rank]:

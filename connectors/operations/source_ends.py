@@ -1,4 +1,4 @@
-"""Asks for the ends of the source's partitions and the ids of its topics: `describe` does not wait for a broker."""
+"""Asks for the ends of the source's partitions and the ids of its topics, within a time that `describe` can wait."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def source_ends(worker: WorkerConfig, connector: ConnectorConfig, tps: Sequence[
 
 
 def ends(outcomes: Mapping[TopicPartition, int | str], ids: Mapping[str, str | None]) -> Ends:
-    """Returns what is known by the outcome of each partition; one of a topic that is gone is no error."""
+    """Returns what is known by the outcome of each partition; errors of topics that are gone do not count."""
     gone = {name for name, topic_id in ids.items() if topic_id is None}
     errors = [outcome for tp, outcome in outcomes.items() if isinstance(outcome, str) and tp.topic not in gone]
     offsets = {tp: end for tp, end in outcomes.items() if isinstance(end, int)}

@@ -118,7 +118,7 @@ class Herder:
 
     def _reconcile(self, name: str, spec: ConnectorSpec | None) -> None:
         supervisor, is_kept = self._supervisors.get(name), spec is not None and spec.wants_supervisor
-        # What was told to end ends, even if it is to run again by now: the next supervisor does that.
+        # A supervisor that was told to end does end, even if the connector is to run again by now: a new one runs it.
         if supervisor is not None and (_is_ending(supervisor) or not _has_config_of(supervisor, spec)):
             if not self._end(name, supervisor, finishes=is_kept):
                 return

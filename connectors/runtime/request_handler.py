@@ -28,7 +28,8 @@ ERASE: Final = "erase"
 RESTART: Final = "restart"
 RESYNC: Final = "resync"
 RESYNC_SINCE: Final = "resync-since"
-"""A resync from a time or an offset on. An older worker refuses this name; it would read all under the other one."""
+"""A resync from a time or an offset on. It has a name of its own, which an older worker refuses: by
+RESYNC that worker would read everything again."""
 RESYNCS: Final = (RESYNC, RESYNC_SINCE)
 OF_A_RUN: Final = (RESTART, *RESYNCS)
 """The requests that a connector's supervisor answers, as a new run begins with them (`request_answers.py`)."""
@@ -42,7 +43,7 @@ class RequestHandler:
     """Carries out the requests in one connector's folder.
 
     `check_visible` raises NotVisibleError if readers of the outputs do not see all that the catalog calls published.
-    `running` gives the jobs of which a commit may still name files.
+    `running` gives the jobs that still run. A commit may name their files yet, so that a vacuum leaves them.
     """
 
     def __init__(

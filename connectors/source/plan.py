@@ -55,13 +55,13 @@ class SourceRange(msgspec.Struct, frozen=True):
 
 
 Ranges = tuple[SourceRange, ...]
-"""Ranges that one task reads with one consumer; never two of one partition."""
+"""Ranges that are read together, by one task or as one portion; never two of one partition."""
 
 
 def admit(backlog: Mapping[TopicPartition, int], limit: int | None) -> dict[TopicPartition, int]:
     """Decides how many offsets of each partition's backlog a batch of `limit` offsets takes.
 
-    Shares are in proportion to the backlog; a partition that has one gets at least 1, so with more
+    Shares are in proportion to the backlog. Each partition with a backlog gets at least 1, so with more such
     partitions than `limit` the batch is that much larger.
     """
     total = sum(backlog.values())

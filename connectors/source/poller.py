@@ -79,7 +79,7 @@ class SourcePoller:
         # Guards the next three.
         self._lock = threading.Lock()
         self._subscriptions: tuple[Subscription, ...] = ()
-        # Those that are asked for alone, in the order of their turns, and those of them that are asked for now.
+        # Subscriptions that are asked for alone, in the order of their turns; and those for which that is under way.
         self._slow: dict[Subscription, None] = {}
         self._asking: set[Subscription] = set()
         self._empty_plans: WeakKeyDictionary[Subscription, _EmptyPlan] = WeakKeyDictionary()
@@ -209,7 +209,7 @@ class SourcePoller:
         except Exception as error:  # noqa: BLE001  # the connector's thread says it
             subscription.fail(error)
         finally:
-            # What asked for nothing was quick as well, and says nothing of the leader.
+            # A plan that asked no broker is quick too, but does not show that the leader answers again.
             is_quick = asks and self._clock.monotonic_ms() - began_ms <= SLOW_MS
             with self._lock:
                 self._asking.discard(subscription)

@@ -7,7 +7,7 @@
     JOB          one task of a Spark job of the connector's  its end, or an error that says why not
     LARGE_JOB    several tasks of such a job                 its end, or 5 s without progress; the rest is read in small
 
-Any read but one within bounds also ends if its records have grown too much (`TaskGrowth`); the rest is read in small.
+A read that is not within bounds also ends if its records have grown too much (`TaskGrowth`); the rest is read in small.
 A job of the connector's also ends after TURN_S; the next ones have only as many offsets as a turn suffices for.
 
 A portion of a micro-batch is read with those of other connectors; `is_read_in_driver` decides for all of them
@@ -37,7 +37,7 @@ APART_MAX: Final = 5_000_000
 of this size takes 10 to 15 s on two cores. Fewer would pay for the start of a job more often."""
 
 TURN_S: Final = 30.0
-"""How long (s) a large job has its turn, while other backlogs wait, or a job one of Spark's tasks: two to three times
+"""How long (s) a large job keeps its turn while other backlogs wait, or keeps one of Spark's tasks: two to three times
 what APART_MAX plain records take. Converters and transforms that are slower would have it for hours. Less would cut
 reads over slow networks, of which only the first task's part of each partition counts then."""
 
