@@ -45,11 +45,10 @@ STEP_SHARE: Final = 0.6
 """The part of task.shutdown.graceful.timeout.ms in which a step may still finish; after it the step is cancelled."""
 JOIN_SHARE: Final = 0.8
 """The part in which connectors and the query end. In the rest Spark is closed, and locks are given back."""
-SWITCH_S: Final = 0.000_2
-"""How long (s) a thread that computes in Python keeps others waiting; Python's own is 5 ms. 20 waits next to one such
-thread, as a small publish has, took 54 to 186 ms with 5 ms, 24 to 94 with 1 ms, 20 to 33 with this and 26 to 63 with
-0.1 ms (medians, busy machine). Two or four threads that compute side by side take at most 3 % more processor time with
-this than with 1 ms."""
+SWITCH_S: Final = 0.001
+"""How long (s) a thread that computes in Python keeps others waiting; Python's own is 5 ms, with which 20 waits next to
+one such thread, as a small publish has, took twice as long. Less costs more than it gives: with 0.2 ms look-ups were
+502 and 523 a second, with this 581, and the row `many` was 1.04 s at p50 for 0.90."""
 LEAST_MS: Final = 1_000
 """Spark has at least this long to close, and so have locks, however long the connectors took."""
 
