@@ -36,6 +36,21 @@ from tests.support.cli import NAME, connector_file, invoke, keep, row, storage_o
 from tests.support.clocks import ManualClock
 
 FENCE = "tombstones keep late records from bringing their keys back"
+DESCRIPTION = operation.Description(
+    format_version=1,
+    connector="c",
+    catalog_id="i",
+    catalog_version=1,
+    order="offset",
+    scope="partition",
+    owner=operation.OwnerDescription(alive=False, name="h:1", epoch=2),
+    status=None,
+    broker_error=None,
+    snapshots=None,
+    topics=(),
+    partitions=(),
+)
+"""Of a connector that nobody runs and that has nothing yet."""
 SETTINGS = EngineSettings(connector="c", policy=CompactionPolicy())
 ROWS = [row(0, b"a", b"1"), row(1, b"b", None), row(3, None, b"x", rejected="null key"), row(4, b"a", b"22")]
 PUBLISH = Publish(topic="orders", partition=0, end=5)
@@ -434,19 +449,11 @@ def test_a_failed_connector_shows_error_and_restart(said: dict[str, object], lin
     Where it was not started again there was no restart. Counts say since when.
     """
     owner = operation.OwnerDescription(alive=True, name="h:1", epoch=2)
-    shown = operation.Description(
-        format_version=1,
-        connector="c",
-        catalog_id="i",
-        catalog_version=1,
-        order="offset",
-        scope="partition",
+    shown = replace(
+        DESCRIPTION,
         owner=owner,
         status=operation.worker_status(msgspec.convert(said, StatusContent), 5_000),
-        broker_error=None,
         snapshots=SnapshotFailure(since_ms=0, retry_ms=60_000, failures=2, error="No space left."),
-        topics=(),
-        partitions=(),
     )
     assert text(shown, 5_000, "store").splitlines()[1:] == [
         f"State: {said['state']}, said 5 seconds ago",
@@ -475,20 +482,7 @@ def test_another_order_than_the_offset_is_shown(
     state = CatalogState(order=order, topics={"t": topic}, logs=(log,))
     (partition,) = operation.partitions(state, {}, SETTINGS, 0)
     assert partition.first_horizon_ms == horizon_ms
-    described = operation.Description(
-        format_version=1,
-        connector="c",
-        catalog_id="i",
-        catalog_version=1,
-        order=order,
-        scope="partition",
-        owner=operation.OwnerDescription(alive=False, name="h:1", epoch=2),
-        status=None,
-        broker_error=None,
-        snapshots=None,
-        topics=(),
-        partitions=(partition,),
-    )
+    described = replace(DESCRIPTION, order=order, partitions=(partition,))
     lines = [each for each in text(described, 5_000, "store").splitlines() if each.startswith("Order")]
     assert lines == ([] if said is None else [f"Order: by {said}"])
 
@@ -500,20 +494,7 @@ def test_an_applied_truncate_is_shown_with_its_value_of_the_order() -> None:
     other = Topic(topic="u", topic_id="j", output=None, output_id=None)
     shown = operation.topics(CatalogState(topics={"t": emptied, "u": other}), {}, {})
     assert [topic.truncate_order for topic in shown] == ["25000020", None]
-    described = operation.Description(
-        format_version=1,
-        connector="c",
-        catalog_id="i",
-        catalog_version=1,
-        order="field:source.lsn",
-        scope="partition",
-        owner=operation.OwnerDescription(alive=False, name="h:1", epoch=2),
-        status=None,
-        broker_error=None,
-        snapshots=None,
-        topics=shown,
-        partitions=(),
-    )
+    described = replace(DESCRIPTION, order="field:source.lsn", topics=shown)
     lines = [each for each in text(described, 0, "store").splitlines() if each.startswith("Truncated")]
     assert lines == ["Truncated: t, at 25000020; what comes with a lower value is late"]
 
@@ -531,19 +512,8 @@ def test_the_logs_of_a_topic_with_one_winner_are_due_together() -> None:
     assert reasons(replace(state, scope="partition")) == ["dirty enough", "nothing to do"]
     assert reasons(state) == ["clean enough"] * 2
     assert reasons(replace(state, logs=(dirty, replace(clean, end=12, folded_end=12)))) == ["topic waits"] * 2
-    described = operation.Description(
-        format_version=1,
-        connector="c",
-        catalog_id="i",
-        catalog_version=1,
-        order=state.order,
-        scope=state.scope,
-        owner=operation.OwnerDescription(alive=False, name="h:1", epoch=2),
-        status=None,
-        broker_error=None,
-        snapshots=None,
-        topics=(),
-        partitions=operation.partitions(state, {}, SETTINGS, 0),
+    described = replace(
+        DESCRIPTION, order=state.order, scope=state.scope, partitions=operation.partitions(state, {}, SETTINGS, 0)
     )
     shown = text(described, 5_000, "store").splitlines()
     assert [each for each in shown if each.startswith(("Scope", "Order"))] == [
@@ -567,19 +537,10 @@ def test_the_logs_of_a_topic_with_one_winner_are_due_together() -> None:
 )
 def test_a_state_that_nobody_says_any_more_is_none(*, alive: bool, age_ms: int, state: str, line: str) -> None:
     """What was said last is shown as that: after `kill -9` nothing runs; on a full disk the file is never newer."""
-    shown = operation.Description(
-        format_version=1,
-        connector="c",
-        catalog_id="i",
-        catalog_version=1,
-        order="offset",
-        scope="partition",
+    shown = replace(
+        DESCRIPTION,
         owner=operation.OwnerDescription(alive=alive, name="h:1", epoch=2),
         status=operation.worker_status(StatusContent(state=state), age_ms),
-        broker_error=None,
-        snapshots=None,
-        topics=(),
-        partitions=(),
     )
     assert text(shown, age_ms, "store").splitlines()[1] == line
 
