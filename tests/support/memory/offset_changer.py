@@ -41,7 +41,7 @@ class MemoryOffsetChanger(OffsetChanger):
             **(known | rules),
         )
         clients: Any = None
-        super().__init__(catalog, outside, _admin(broker, source.see_end), connector, clients)
+        super().__init__(catalog, outside, admin(broker, source.see_end), connector, clients)
         self._memory = broker
 
     def _live_keys(self, output: str, tp: TopicPartition, end: int) -> list[bytes]:
@@ -67,22 +67,34 @@ def live_keys(records: Iterable[OutputRecord], end: int) -> list[bytes]:
     return sorted(key for key, value in last.items() if key is not None and value is not None)
 
 
-def _admin(broker: MemoryBroker, source_end: Callable[[TopicPartition], int]) -> Any:
-    """Answers for the source, whose partitions all begin at 0, and for the output."""
-    outputs = {topic.output: topic for topic in broker.topics.values() if topic.output}
+def admin(
+    broker: MemoryBroker, source_end: Callable[[TopicPartition], int], outputs: Mapping[str, int] | None = None
+) -> Any:
+    """Answers for the source, whose partitions all begin at 0, and for the output, of which all is stable.
+
+    `outputs`: the number of output partitions of topics that have not as many as their source (compaction.scope=topic).
+    """
+    sources, places = {topic.output: topic for topic in broker.topics.values() if topic.output}, outputs or {}
 
     def describe(names: Iterable[str]) -> dict[str, TopicInfo]:
-        found = {name: (topic.id, len(topic.ends)) for name, topic in broker.topics.items()}
-        found |= {name: (str(topic.output_id), len(topic.ends)) for name, topic in outputs.items()}
-        return {name: TopicInfo(name, *found[name]) for name in names if name in found}
+        known = {name: (topic.id, len(topic.ends)) for name, topic in broker.topics.items()}
+        known |= {
+            name: (str(topic.output_id), places.get(topic.name, len(topic.ends))) for name, topic in sources.items()
+        }
+        return {name: TopicInfo(name, *known[name]) for name in names if name in known}
+
+    def ends(partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return {tp: end(tp) for tp in partitions}
 
     def end(tp: TopicPartition) -> int:
-        if tp.topic in outputs:
-            return broker.output.ends.get(TopicPartition(outputs[tp.topic].name, tp.partition), 0)
+        if tp.topic in sources:
+            return broker.output.ends.get(TopicPartition(sources[tp.topic].name, tp.partition), 0)
         return source_end(tp)
 
     return SimpleNamespace(
+        list_topics=lambda: [*broker.topics],
         describe=describe,
         starts=lambda partitions: dict.fromkeys(partitions, 0),
-        ends=lambda partitions: {tp: end(tp) for tp in partitions},
+        ends=ends,
+        high_watermarks=ends,
     )

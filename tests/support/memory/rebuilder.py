@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -17,14 +17,13 @@ from compactor.model.position import Position
 from compactor.model.record import ORDER_VALUE, RUN, TopicPartition
 from compactor.publish.retired import RETIRED
 from compactor.rebuild.plan import LostLog
-from connectors.kafka.admin import TopicInfo
 from connectors.operations.rebuild import Held, Rebuilder
 from connectors.runtime.takeover import Fenced
 from connectors.sinks.encode import Header, Row, output_rows, rows_of_generation, tombstones_of_retired
 from connectors.sinks.output_records import Bound, OutputRecords
 from tests.support.memory.broker import MemoryBroker
 from tests.support.memory.journal import OutputRecord
-from tests.support.memory.offset_changer import live_keys
+from tests.support.memory.offset_changer import admin, live_keys
 
 _SEGMENT_BYTES: Final = 1 << 20
 _TYPES: Final = {0: 1, 1: 2}
@@ -53,7 +52,7 @@ class MemoryRebuilder(Rebuilder):
             output_topic=lambda topic: broker.topics[topic].output,
         )
         clients: Any = None
-        super().__init__(Fenced(catalog, outside, _admin(broker, source_end, outputs), connector, clients))
+        super().__init__(Fenced(catalog, outside, admin(broker, source_end, outputs), connector, clients))
         self._memory = broker
 
     def _output_records(self, topic: str, bounds: Mapping[int, Bound], spread: int | None) -> OutputRecords:
@@ -141,28 +140,3 @@ def _sent(record: OutputRecord) -> list[Row]:
     if record.generation > 1:
         return list(rows_of_generation(batch, record.generation, source_headers=True))
     return list(output_rows(batch, source_headers=True))
-
-
-def _admin(broker: MemoryBroker, source_end: Callable[[TopicPartition], int], outputs: Mapping[str, int]) -> Any:
-    """Answers for the source, whose partitions all begin at 0, and for the output, of which all is stable."""
-    sources = {topic.output: topic for topic in broker.topics.values() if topic.output}
-
-    def describe(names: Iterable[str]) -> dict[str, TopicInfo]:
-        found = {name: (topic.id, len(topic.ends)) for name, topic in broker.topics.items()}
-        found |= {
-            name: (str(topic.output_id), outputs.get(topic.name, len(topic.ends))) for name, topic in sources.items()
-        }
-        return {name: TopicInfo(name, *found[name]) for name in names if name in found}
-
-    def end(tp: TopicPartition) -> int:
-        if tp.topic in sources:
-            return broker.output.ends.get(TopicPartition(sources[tp.topic].name, tp.partition), 0)
-        return source_end(tp)
-
-    return SimpleNamespace(
-        list_topics=lambda: [*broker.topics],
-        describe=describe,
-        starts=lambda partitions: dict.fromkeys(partitions, 0),
-        ends=lambda partitions: {tp: end(tp) for tp in partitions},
-        high_watermarks=lambda partitions: {tp: end(tp) for tp in partitions},
-    )
