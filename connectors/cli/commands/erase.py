@@ -30,7 +30,9 @@ JsonKeysOption = Annotated[bool, typer.Option("--json-keys", help="The keys are 
 PinnedOption = Annotated[bool, typer.Option("--pinned", help="Also unpin and remove pinned snapshots.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
 ReceiptOption = Annotated[Path | None, typer.Option("--receipt", help="A further copy of the receipt.", metavar="FILE")]
-ReceiptArgument = Annotated[Path, typer.Argument(help="The receipt's file.", metavar="RECEIPT")]
+ReceiptArgument = Annotated[
+    str, typer.Argument(help="The receipt's file, or its URL in an object store.", metavar="RECEIPT")
+]
 PublicKeyOption = Annotated[
     Path | None,
     typer.Option("--public-key", help="The key that signed it; left out: this account's own.", metavar="FILE"),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from msgspec import Struct
 
 from compactor.catalog.catalog import Catalog
+from compactor.errors import ForeignContentError, MissingFileError
 from compactor.storage.limits import LARGE_BYTES
-from compactor.storage.locations import open_storage
+from compactor.storage.locations import is_local, open_storage
 from connectors.config.fields import store_location
 from connectors.config.stores import connector_storage, store_options
 from connectors.config.worker import WorkerConfig
@@ -26,6 +28,8 @@ from connectors.operations.erase.receipt import (
     state_of,
 )
 from connectors.operations.erase.search import KeySearch, SearchPlaces
+
+_NAME_IT: Final = "Name the receipt's file."
 
 
 class VerifiedErasure(Struct, frozen=True, kw_only=True):
@@ -51,15 +55,15 @@ class VerifiedErasure(Struct, frozen=True, kw_only=True):
 
 
 def verify(
-    worker: WorkerConfig, file: Path, keys: Sequence[bytes] | None = None, public_key: Path | None = None
+    worker: WorkerConfig, file: str, keys: Sequence[bytes] | None = None, public_key: Path | None = None
 ) -> VerifiedErasure:
-    """Verifies the receipt in `file`; with its `keys` it searches for their bytes too.
+    """Verifies the receipt in `file`, a path or the URL of an object; with its `keys` it searches for their bytes too.
 
     Raises UsageError if it is no receipt, is not of the keys, or is of another storage than the worker's; StorageError.
     """
-    data = _content(file)
-    signed = decoded(data, str(file))
-    fault = signing.fault_of(signed, signed_bytes(data, str(file)), signing.trusted_key(worker, public_key))
+    data = _content(worker, file)
+    signed = decoded(data, file)
+    fault = signing.fault_of(signed, signed_bytes(data, file), signing.trusted_key(worker, public_key))
     receipt = signed.receipt
     salt = _salt(receipt, file)
     ordered = None if keys is None else _in_order(receipt, salt, keys)
@@ -89,18 +93,35 @@ def verify(
     )
 
 
-def _content(file: Path) -> bytes:
+def _content(worker: WorkerConfig, file: str) -> bytes:
+    """Reads the receipt; an object as the worker file says that its store is reached."""
+    try:
+        place = store_location(file)
+    except ValueError as error:
+        raise UsageError(f"{file} names no receipt: {error}.", _NAME_IT) from None
+    folder, _, name = place.rpartition("/")
+    if is_local(place):
+        return _of_file(Path(place))
+    try:
+        return open_storage(folder, store_options(worker)).read(name, LARGE_BYTES)
+    except MissingFileError:
+        raise UsageError(f"{file} cannot be read: there is no such object.", _NAME_IT) from None
+    except ForeignContentError as error:
+        raise UsageError(f"{file} is no receipt: {error.message}", _NAME_IT) from error
+
+
+def _of_file(file: Path) -> bytes:
     try:
         with file.open("rb") as stream:
             data = stream.read(LARGE_BYTES + 1)
     except OSError as error:
-        raise UsageError(f"{file} cannot be read: {error.strerror}.", "Name the receipt's file.") from error
+        raise UsageError(f"{file} cannot be read: {error.strerror}.", _NAME_IT) from error
     if len(data) > LARGE_BYTES:
-        raise UsageError(f"{file} has more than {LARGE_BYTES:,} bytes: it is no receipt.", "Name the receipt's file.")
+        raise UsageError(f"{file} has more than {LARGE_BYTES:,} bytes: it is no receipt.", _NAME_IT)
     return data
 
 
-def _salt(receipt: Receipt, file: Path) -> bytes:
+def _salt(receipt: Receipt, file: str) -> bytes:
     try:
         return bytes.fromhex(receipt.salt)
     except ValueError:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from compactor.model.actions import CloseTopic, Publish
 from compactor.snapshot import pins
+from compactor.storage.locations import open_storage
 from connectors.cli.views.erasure import erased_text
 from connectors.operations.erase import signing
 from connectors.operations.erase.receipt import Receipt, Tombstone, decoded, encoded, erased_keys
@@ -24,6 +25,7 @@ from tests.support.engine import row as engine_row
 from tests.support.kept_snapshots import KeptSnapshots
 from tests.support.live_worker import live_worker
 from tests.support.served_registry import Registry, served_registry
+from tests.support.stores.running import RunningStore
 
 registry = pytest.fixture(served_registry)
 KEY = "alice-of-long-name"
@@ -274,6 +276,28 @@ def test_verify_refuses_what_is_not_of_this_storage(
     """An empty folder would say that all is well."""
     file, worker = _receipt(tmp_path, **changes)
     result = invoke("erase", "verify", file, *words, "--worker", worker)
+    assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
+
+
+def test_verify_reads_a_receipt_where_it_lies_in_a_store(tmp_path: Path, moto: RunningStore) -> None:
+    """By its URL, as `erase` has named it, and with what the worker file says of the store."""
+    before = Tombstone(key=0, topic="orders", partition=0, offset=-1, timestamp_ms=1, sent=True)
+    file, _ = _receipt(tmp_path, before)
+    worker = worker_file(tmp_path, **{"erasure.key.file": str(tmp_path / "key.pem")}, **moto.keys(moto.url))
+    bucket = open_storage(f"{moto.location}/{tmp_path.name}", moto.options())
+    bucket.write("erasures/1.json", file.read_bytes())
+    result = invoke("erase", "verify", f"{bucket.location}/erasures/1.json", "--worker", worker, "--json")
+    assert (result.exit_code, json.loads(result.stdout)["fault"]) == (0, None), result.stderr
+    absent = invoke("erase", "verify", f"{bucket.location}/erasures/2.json", "--worker", worker)
+    assert (absent.exit_code, "there is no such object" in absent.stderr) == (2, True), absent.stderr
+
+
+@pytest.mark.parametrize(
+    ("file", "said"), [("nowhere.json", "No such file"), ("ftp://host/1.json", "no stores of the scheme ftp")]
+)
+def test_verify_names_a_receipt_that_cannot_be_read(file: str, said: str, tmp_path: Path) -> None:
+    """Exit code 2, with the reason."""
+    result = invoke("erase", "verify", file, "--worker", worker_file(tmp_path))
     assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
 
 
