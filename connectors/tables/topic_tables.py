@@ -31,15 +31,16 @@ from connectors.known_values import hide_all, without_credentials
 from connectors.tables import plan
 from connectors.tables.columns import TableFormat, fitting, names_in, rows_of, united
 from connectors.tables.plan import TablePlan
-from connectors.tables.positions import PLACE, RowPlaces
+from connectors.tables.positions import PLACE, SnapshotPlaces
 from connectors.tables.table_files import TableChange, TableConflictError, TableFiles, TableHead
 from connectors.tables.time_limit import CALLS_S, Calls, run_within
 
 _log = structlog.get_logger()
 
 _TRIES: Final = 5
-_MOST_ROWS: Final = 10_000_000
-"""Rows of which places are compared, which takes 0.7 GB of memory; of more, every file is replaced."""
+_ROWS_AT_ONCE: Final = 10_000_000
+"""Rows of which places are compared at once, which takes 0.7 GB of memory. If there are more, the places in those files
+of the table that stay are read once for each so many rows."""
 _WRITERS: Final = 2
 """Files that are written at once: each holds its rows in memory."""
 _LONGEST: Final = 64 << 10
@@ -64,7 +65,7 @@ class TopicTables:
         stopped: Callable[[], bool],
         *,
         calls_s: float = CALLS_S,
-        most_rows: int = _MOST_ROWS,
+        rows_at_once: int = _ROWS_AT_ONCE,
     ) -> None:
         self.table = table
         self._file_bytes = file_bytes
@@ -72,7 +73,7 @@ class TopicTables:
         self.settings = settings
         self._stopped = stopped
         self._calls_s = calls_s
-        self._most_rows = most_rows
+        self._rows_at_once = rows_at_once
 
     def commit(self, version: TableVersion) -> None:
         """Makes the topic's table equal `version`; see `compactor.ports.Tables`."""
@@ -171,18 +172,14 @@ class TopicTables:
         if head is None:
             return TablePlan()
         has_places = {*PLACE} <= {*rows.schema.names} and {*rows.names_of_places} <= {*head.schema.names}
-        is_bounded = len(rows) <= self._most_rows
+        places = SnapshotPlaces(len(rows), rows.places, self._rows_at_once)
         if version.appends:
             if not has_places:
                 raise _needs_places(version)
-            if known := plan.append_by_offsets(head, properties):
-                return known
-            if not is_bounded:
-                raise _forgotten(version, self._most_rows)
-            return plan.append_by_places(head, RowPlaces(rows.places()))
-        if not (has_places and is_bounded and plan.is_comparable(head, properties, schema)):
+            return plan.append_by_offsets(head, properties) or plan.append_by_places(head, places)
+        if not (has_places and plan.is_comparable(head, properties, schema)):
             return TablePlan(removed=tuple(head.files))
-        return plan.replace(head, RowPlaces(rows.places()), self._file_bytes, rows.row_bytes)
+        return plan.replace(head, places, self._file_bytes, rows.row_bytes)
 
     def _write(
         self, change: TableChange, rows: _SnapshotRows, schema: pa.Schema, planned: TablePlan, calls: Calls
@@ -234,8 +231,9 @@ class _SnapshotRows:
         first = next((batch for file in self._each() for batch in file.iter_batches(_SAMPLE)), None)
         return first.nbytes / first.num_rows if first is not None else 1.0
 
-    def places(self) -> pa.Table:
-        return pa.concat_tables([file.read(columns=list(PLACE)) for file in self._each()])
+    def places(self) -> Iterator[pa.Table]:
+        """Reads the places of all rows, file by file."""
+        return (file.read(columns=list(PLACE)) for file in self._each())
 
     def wanted(self, planned: TablePlan) -> Iterator[tuple[str, pa.Table]]:
         """Yields the rows of `planned`, those of one partition one after the other, with the folder of their file."""
@@ -314,14 +312,6 @@ def _needs_places(version: TableVersion) -> SnapshotError:
         f"Connector {version.connector}: rows cannot be appended to the table of topic {version.topic}: which it has "
         f"is told by the columns {' and '.join(PLACE)}.",
         "Let snapshot.metadata.columns have both.",
-    )
-
-
-def _forgotten(version: TableVersion, most_rows: int) -> SnapshotError:
-    return SnapshotError(
-        f"Connector {version.connector}: rows cannot be appended to the table of topic {version.topic}: its log has "
-        f"lost the offsets of the last commit, and more than {most_rows} rows are not compared.",
-        "Set another snapshot.table.name or snapshot.location, or move the table away.",
     )
 
 

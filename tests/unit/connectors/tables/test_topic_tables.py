@@ -13,7 +13,10 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
@@ -419,18 +422,54 @@ def test_without_places_every_file_is_replaced(kind: str, tmp_path: Path) -> Non
 
 
 @DELTA
-def test_of_too_many_rows_every_file_is_replaced(kind: str, tmp_path: Path) -> None:
-    """To compare rows takes memory. Rows are appended by the offsets of the last commit, which takes none."""
+def test_rows_that_are_compared_in_parts_are_as_those_of_one(kind: str, tmp_path: Path) -> None:
+    """Beyond the rows that are compared at once only files with changed rows are replaced, too."""
     tables = Tables(kind, tmp_path)
-    few = TopicTables(tables.tables.table, 1 << 20, 3, "few", Event().is_set, most_rows=2)
-    few.commit(tables.version("first", [AB]))
-    few.commit(tables.version("second", [[*AB]]))
+    few = TopicTables(tables.tables.table, 1, 3, "few", Event().is_set, rows_at_once=2)
+    rows = [row(offset << 16, f"k{offset}") for offset in range(9)]
+    few.commit(tables.version("first", [rows[:3], rows[3:6], rows[6:]]))
     before = tables.files()
-    few.commit(tables.version("third", [[*AB, row(2, "c")]]))
-    assert not before & tables.files()
-    assert tables.rows() == [*AB, row(2, "c")]
-    few.commit(tables.version("fourth", [[row(offset, "x") for offset in range(1, 5)]], appends=True))
-    assert [each["_offset"] for each in tables.rows()] == [0, 1, 2, 3, 4]
+    rows[4] = row(9 << 16, "k4")
+    few.commit(tables.version("second", [rows[:3], rows[3:6], rows[6:]]))
+    assert (len(before), len(before & tables.files())) == (3, 2)
+    assert tables.rows() == sorted(rows, key=lambda each: each["_offset"])
+
+
+@pytest.mark.long  # test_rows_that_are_compared_in_parts_are_as_those_of_one
+def test_of_20_million_rows_only_the_files_with_changed_ones_are_replaced(tmp_path: Path) -> None:
+    """With as many compared at once as a worker compares: half of them."""
+    tables, folder, count = Tables("delta", tmp_path), tmp_path / "c" / "t", 20_000_000
+    offsets = np.random.default_rng(1).permutation(count)
+    for name, changed in (("first", []), ("second", range(7_000_000, 7_001_000))):
+        offsets[changed] = count + np.arange(len(changed))
+        version = tables.version(name, [[]] * 8)
+        for number, part in enumerate(np.split(offsets, 8)):
+            columns = [["k"] * len(part), np.ones(len(part), np.int32), np.zeros(len(part), np.int32), part]
+            pq.write_table(
+                pa.table(columns, schema=SCHEMA), folder / name / f"{number}.parquet", row_group_size=500_000
+            )
+        before = tables.files() if changed else set()
+        tables.tables.commit(version)
+    newest = tables.delta().to_pyarrow_dataset()
+    assert (newest.count_rows(), newest.count_rows(filter=pc.field("_offset") >= count)) == (count, 1_000)
+    assert len(before) >= 3
+    assert len(before & tables.files()) == len(before) - 1
+
+
+def test_rows_are_appended_in_parts_if_the_log_has_lost_their_offsets(tmp_path: Path) -> None:
+    """Which rows the table has is told by their places then, however many they are."""
+    tables = Tables("delta", tmp_path)
+    few = TopicTables(tables.tables.table, 1 << 20, 3, "few", Event().is_set, rows_at_once=2)
+    rows = [row(offset << 16, f"k{offset}") for offset in range(5)]
+    few.commit(tables.version("first", [rows], appends=True))
+    for entry in (tmp_path / "c" / "t" / "delta" / "_delta_log").glob("*.json"):
+        said = [json.loads(line) for line in entry.read_text().splitlines()]
+        for line in said:
+            line.get("commitInfo", {}).pop("keyfold.snapshot.id", None)
+        entry.write_text("\n".join(map(json.dumps, said)))
+    more = [*rows[1:], row(5 << 16, "new")]
+    few.commit(tables.version("second", [more], appends=True))
+    assert tables.rows() == [*rows, more[-1]]
 
 
 @contextmanager
