@@ -51,3 +51,21 @@ class SystemClock:
 
 
 SYSTEM_CLOCK: Final = SystemClock()
+
+
+class Deadline:
+    """The end of a wait that takes `seconds` from now on: for loops over calls that take a time-out in seconds."""
+
+    def __init__(self, seconds: float, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
+        self._at_ms = clock.monotonic_ms() + seconds * 1000
+
+    @property
+    def left_s(self) -> float:
+        """The seconds that are left; 0 once the deadline has passed."""
+        return max(0.0, (self._at_ms - self._clock.monotonic_ms()) / 1000)
+
+    @property
+    def has_passed(self) -> bool:
+        """Whether nothing is left."""
+        return self.left_s == 0

@@ -13,7 +13,6 @@ import random
 import resource
 import socket
 import subprocess
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +22,7 @@ from compactor.catalog import owner_lock
 from compactor.catalog.owner_lock import OwnerLock
 from compactor.errors import KeyfoldError
 from compactor.storage.local import LocalStorage
+from connectors.clock import Deadline
 from connectors.dev.embedded_config import HOST, Layout, read_property, server_properties, write_files
 from connectors.errors import ConfigError, UnreachableError
 from connectors.jvm.artifacts import ensure_kafka
@@ -196,7 +196,7 @@ class EmbeddedKafka:
             self._format(jars)
         try:
             self._launch(jars)
-            self._await_ready(port, time.monotonic() + START_TIMEOUT_S)
+            self._await_ready(port, Deadline(START_TIMEOUT_S))
         except BaseException:  # also Ctrl-C while waiting: no broker may be left running
             self.kill()
             raise
@@ -247,12 +247,12 @@ class EmbeddedKafka:
         options = [*_JAVA_OPTIONS, *account, *sharing(jars), *self._options, log]
         return [find_java(), *options, "-cp", f"{jars}/*", *arguments]
 
-    def _await_ready(self, port: int, deadline: float) -> None:
+    def _await_ready(self, port: int, deadline: Deadline) -> None:
         self._await(lambda: _accepts(port), deadline)
         admin = Admin({"bootstrap.servers": f"{HOST}:{port}", "log_level": 0}, deadline_s=1)
         self._await(lambda: _has_broker(admin), deadline)
 
-    def _await(self, is_ready: Callable[[], bool], deadline: float) -> None:
+    def _await(self, is_ready: Callable[[], bool], deadline: Deadline) -> None:
         """Waits until `is_ready()`; raises as `_check_start` does, which ends the wait at `deadline`."""
 
         def ready() -> bool:
@@ -261,11 +261,11 @@ class EmbeddedKafka:
 
         poll_until(bool, ready, math.inf, 0.05)
 
-    def _check_start(self, deadline: float) -> None:
+    def _check_start(self, deadline: Deadline) -> None:
         if not self.running and "Address already in use" in self._log_since_launch():
             raise _PortTakenError
         self.require_running()
-        if time.monotonic() > deadline:
+        if deadline.has_passed:
             raise UnreachableError(
                 f"The broker was not ready after {START_TIMEOUT_S:.0f} s. Its log ends with:\n{self._tail()}\n",
                 f"See {self.log_file}.",

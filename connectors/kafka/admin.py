@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
@@ -29,7 +28,7 @@ from confluent_kafka.admin import (
 from msgspec import Struct
 
 from compactor.model.record import TopicPartition
-from connectors.clock import SYSTEM_CLOCK, Clock
+from connectors.clock import SYSTEM_CLOCK, Clock, Deadline
 from connectors.errors import CHECK_BROKERS, ConnectorError, UnreachableError
 from connectors.kafka import groups
 from connectors.kafka.client_log import logged
@@ -417,11 +416,11 @@ def answered(futures: Mapping[K, Future[T]], seconds: float) -> dict[K, T | Kafk
 
     One that does not come says nothing of the others: it has an error as if its broker had not answered.
     """
-    until = time.monotonic() + seconds
+    deadline = Deadline(seconds)
     answers: dict[K, T | KafkaError] = {}
     for key, future in futures.items():
         try:
-            answers[key] = answer_of(future, until - time.monotonic())
+            answers[key] = answer_of(future, deadline.left_s)
         except KafkaException as error:
             answers[key] = cause(error)
     return answers

@@ -16,7 +16,6 @@ from __future__ import annotations
 import json
 import os
 import threading
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -26,7 +25,7 @@ from typing import Any, Final, NamedTuple
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from compactor.model import record
-from connectors.clock import SYSTEM_CLOCK, Clock
+from connectors.clock import SYSTEM_CLOCK, Clock, Deadline
 from connectors.errors import UnreachableError
 from connectors.kafka.admin import OFFSETS_A_CALL, Admin, chunks
 from connectors.kafka.client_log import logged
@@ -213,11 +212,11 @@ def latest_offsets(
     `rd_kafka_offsets_for_times`).
     """
     wanted = [TopicPartition(*tp, OFFSET_END) for tp in partitions]
-    until = time.monotonic() + seconds
+    deadline = Deadline(seconds)
     ends: dict[record.TopicPartition, int | KafkaError] = {}
     for some in chunks(wanted, OFFSETS_A_CALL):
         try:
-            answers = consumer.offsets_for_times(list(some), max(_POLL_S, until - time.monotonic()))
+            answers = consumer.offsets_for_times(list(some), max(_POLL_S, deadline.left_s))
         except KafkaException as error:
             return dict.fromkeys(partitions, cause(error))
         ends.update(

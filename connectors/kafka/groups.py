@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Partition
 
 from compactor.model.record import TopicPartition
+from connectors.clock import Deadline
 from connectors.errors import UnreachableError
 from connectors.kafka.broker_text import broker_text
 from connectors.kafka.client_log import logged
@@ -61,11 +62,11 @@ def committed(
     waited for, up to `pending_s` (KIP-447). Raises UnreachableError, NotAllowedError.
     """
     bootstrap = str(config.get("bootstrap.servers", "the brokers"))
-    until = time.monotonic() + pending_s
+    deadline = Deadline(pending_s)
     positions: dict[TopicPartition, CommittedOffset | None] = {}
     timeout_s = _FIRST_S
     while waiting := [tp for tp in partitions if tp not in positions]:
-        answers, trouble = _ask(consumer, waiting, min(timeout_s, max(0.1, until - time.monotonic())))
+        answers, trouble = _ask(consumer, waiting, min(timeout_s, max(0.1, deadline.left_s)))
         timeout_s *= 2
         for answer in answers:
             if answer.error is None:
@@ -73,7 +74,7 @@ def committed(
                 positions[TopicPartition(answer.topic, answer.partition)] = held
         trouble = next((answer.error for answer in answers if answer.error is not None), trouble)
         doing = f"The position of {waiting[0]} in group {group} cannot be read"
-        _check(trouble, doing, f"Read and Describe on group {group}", bootstrap, until)
+        _check(trouble, doing, f"Read and Describe on group {group}", bootstrap, deadline)
     return positions
 
 
@@ -90,13 +91,13 @@ def _ask(
         return [], refusal if refusal is not None and refusal.code() in NOT_ALLOWED else cause(error)
 
 
-def _check(trouble: KafkaError | None, doing: str, right: str, bootstrap: str, until: float) -> None:
+def _check(trouble: KafkaError | None, doing: str, right: str, bootstrap: str, deadline: Deadline) -> None:
     """Raises if waiting does not help, or has been long enough; waits a moment otherwise."""
     if trouble is None:
         return
     if trouble.code() not in _LATER and not trouble.retriable():
         raise typed(trouble, doing, bootstrap, right)
-    if time.monotonic() < until:
+    if not deadline.has_passed:
         time.sleep(_PAUSE_S)
         return
     raise UnreachableError(

@@ -7,7 +7,6 @@ caller that waits sees a time-out.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -15,6 +14,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from compactor.secret_forms import without
+from connectors.clock import Deadline
 from connectors.config.clients.librdkafka import ClientKind
 from connectors.config.secrets import credentials_of
 from connectors.errors import LoginRefusedError, NoConnectionError
@@ -120,16 +120,15 @@ def first_answer(
 
     Raises KafkaException: after `sure_s` a refusal, or that nothing listens; after `deadline_s` the last error.
     """
-    began = time.monotonic()
+    deadline, sure = Deadline(deadline_s), Deadline(sure_s)
     wait = _FIRST_WAIT_S
     while True:
         try:
-            return client.list_topics(timeout=min(wait, max(0.0, began + deadline_s - time.monotonic())))
+            return client.list_topics(timeout=min(wait, deadline.left_s))
         except KafkaException as error:
             client.poll(_POLL_S)
-            waited = time.monotonic() - began
             certain = listener.refusal or listener.not_listening
-            if waited >= deadline_s or (certain is not None and waited >= sure_s):
+            if deadline.has_passed or (certain is not None and sure.has_passed):
                 raise KafkaException(certain or listener.complaint or cause(error)) from error
         wait *= 2
 

@@ -8,13 +8,13 @@ transaction that a newer one has ended.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from connectors.clock import Deadline
 from connectors.kafka.client_log import logged
 from connectors.kafka.client_settings import Setting
 from connectors.kafka.errors import cause, typed
@@ -120,12 +120,12 @@ def call_until_answered(call: Callable[[float], T], deadline_s: float, stopped: 
     Raises its KafkaException after `deadline_s` or once `stopped`, and at once if the transaction can only be
     aborted or calling again does not help.
     """
-    until = time.monotonic() + deadline_s
+    deadline = Deadline(deadline_s)
     while True:
         try:
-            return call(min(_SLICE_S, max(0.1, until - time.monotonic())))
+            return call(min(_SLICE_S, max(0.1, deadline.left_s)))
         except KafkaException as error:
             kafka_error = cause(error)
-            over = stopped() or time.monotonic() >= until
+            over = stopped() or deadline.has_passed
             if over or not kafka_error.retriable() or kafka_error.txn_requires_abort():
                 raise

@@ -6,7 +6,6 @@ An earlier run that was cut off is fenced by its transactional id; the position 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
@@ -17,6 +16,7 @@ from msgspec import Struct
 
 from compactor.errors import OutcomeUnknownError
 from compactor.failpoints import hit
+from connectors.clock import Deadline
 from connectors.errors import ConflictError, RecordRefusedError
 from connectors.kafka import producers
 from connectors.kafka.client_settings import PRODUCER_DEFAULTS, Setting
@@ -116,7 +116,7 @@ class SendingProducer:
 
     def _produce(self, record: SentRecord, failures: list[KafkaError]) -> None:
         """Produces a record as soon as librdkafka's queue has room for it."""
-        until = time.monotonic() + self._deadline_s
+        deadline = Deadline(self._deadline_s)
         noted = partial(producers.note_failure, failures)
         while True:
             waiting = len(self._producer)
@@ -128,7 +128,7 @@ class SendingProducer:
             except BufferError:
                 if waiting == 0:
                     raise _too_large(record) from None
-                if failures or time.monotonic() >= until:
+                if failures or deadline.has_passed:
                     raise KafkaException(failures[0] if failures else KafkaError(KafkaError._MSG_TIMED_OUT)) from None
                 self._producer.poll(_POLL_S)
             else:

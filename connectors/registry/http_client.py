@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import socket
 import threading
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from http.cookiejar import CookieJar
@@ -18,6 +17,8 @@ from typing import Any, Final
 
 import httpx
 from msgspec import Struct
+
+from connectors.clock import Deadline
 
 MAX_BYTES: Final = 4 << 20
 """How large an answer may be: a registry that keeps schemas in a topic has none above a megabyte, and JSON of this size
@@ -88,18 +89,18 @@ class HttpClient:
         url = httpx.URL(request.url)
         address = (url.host, url.port)
         before = self._asking.get(address)
-        until = time.monotonic() + seconds
+        deadline = Deadline(seconds)
         if before is not None and not before.over.wait(seconds):
             raise httpx.ConnectTimeout("an earlier request has no connection yet")
         asking = _Asking(self._client, request, self._max_bytes, before.socket if before else None)
-        left = max(0.001, until - time.monotonic())
+        left = max(0.001, deadline.left_s)
         try:
             asking.start(left, min(self._connect_s, left / 2))
         except RuntimeError as error:
             raise UnsentRequestError(str(error)) from None
         self._asking[address] = asking  # only now: one without a thread never is over
-        while not asking.over.wait(max(0.0, min(_LOOK_S, until - time.monotonic()))):
-            if time.monotonic() >= until or stopped():
+        while not asking.over.wait(min(_LOOK_S, deadline.left_s)):
+            if deadline.has_passed or stopped():
                 asking.give_up()
                 raise httpx.ReadTimeout("the answer was not complete in time")
         return asking.outcome()

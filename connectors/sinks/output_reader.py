@@ -9,7 +9,6 @@ read_committed reader sees none of those.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Final
@@ -24,6 +23,7 @@ from compactor.model.log import Generation
 from compactor.model.position import Tail, Unknown
 from compactor.model.publish_plan import PublishTarget
 from compactor.model.record import TopicPartition
+from connectors.clock import Deadline
 from connectors.errors import CHECK_BROKERS, OutputError, UnreachableError
 from connectors.kafka.admin import Admin
 from connectors.kafka.broker_text import broker_text
@@ -156,14 +156,14 @@ class OutputPartitionReader:
         """Yields the committed records of [start, stop); finished by position, which passes markers."""
         if start >= stop:  # a consumer has no position before something was delivered, nor if nothing ever is
             return
-        until, reached = time.monotonic() + DEADLINE_S, start
+        deadline, reached = Deadline(DEADLINE_S), start
         with closing(Consumer(logged(self._config))) as consumer:
             consumer.assign([Partition(self.target.topic, self.target.partition, start)])
             while (position := consumer.position([self.target])[0].offset) < stop:
                 if position > reached:  # a large output may take its time, a silent broker may not
-                    until, reached = time.monotonic() + DEADLINE_S, position
+                    deadline, reached = Deadline(DEADLINE_S), position
                 yield from (message for message in _consumed(consumer) if (message.offset() or 0) < stop)
-                if time.monotonic() >= until:
+                if deadline.has_passed:
                     raise UnreachableError(
                         f"The end of output partition {self.target.topic}-{self.target.partition} was not read on "
                         f"for {DEADLINE_S:.0f} s.",

@@ -7,7 +7,6 @@ it is shut out, or has committed. No process moves the positions from then until
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -19,6 +18,7 @@ from confluent_kafka import TopicPartition as Partition
 
 from compactor.model.position import Position, encode
 from compactor.model.record import TopicPartition
+from connectors.clock import Deadline
 from connectors.errors import BrokerRefusedError
 from connectors.kafka import groups, producers
 from connectors.kafka.admin import chunks
@@ -82,8 +82,8 @@ class PositionTransaction:
     def __init__(self, clients: ClientSettings, name: str, group: str, needed_s: float) -> None:
         config = clients.producer()
         self._producer, self.timeout_ms = longest_lived(config, name, needed_s)
-        # When the transaction began, in seconds of the monotonic clock.
-        self._began_s = 0.0
+        # When the coordinator may end the transaction by itself; set as it begins.
+        self._timeout = Deadline(0)
         self._member = groups.member(clients.admin(), group)
         self._bootstrap = str(config.get("bootstrap.servers"))
         self._group = group
@@ -92,7 +92,7 @@ class PositionTransaction:
         """Begins the transaction with `positions`; returns False if a newer producer has shut this one out."""
         metadata = self._member.consumer_group_metadata()
         offsets = [Partition(*tp, position.group_offset, encode(position)) for tp, position in positions.items()]
-        self._began_s = time.monotonic()
+        self._timeout = Deadline(self.timeout_ms / 1000)
         try:
             self._producer.begin_transaction()
             for part in chunks(offsets):
@@ -118,7 +118,7 @@ class PositionTransaction:
 
         Its answer to a producer is then the same as if a newer producer had ended it.
         """
-        return time.monotonic() - self._began_s > self.timeout_ms / 1000
+        return self._timeout.has_passed
 
     def abort(self) -> None:
         """Aborts, if that takes at most _ABORT_S."""

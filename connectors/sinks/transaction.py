@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, groupby, repeat
@@ -19,6 +18,7 @@ from compactor.failpoints import hit
 from compactor.model.position import Position, encode
 from compactor.model.record import TopicPartition, measure
 from compactor.publish.retired import RETIRED
+from connectors.clock import Deadline
 from connectors.kafka.broker_text import broker_text
 from connectors.kafka.errors import MISSING, REFUSED, cause, not_allowed
 from connectors.kafka.producers import QUEUE, call_until_answered
@@ -129,10 +129,10 @@ class Transaction:
 
     def _produce(self, batches: Sequence[PartitionBatch]) -> int:
         """Takes step 9; ends early when the transaction has been open for as long as it may."""
-        until = time.monotonic() + self._session.limits.transaction_s
+        deadline = Deadline(self._session.limits.transaction_s)
         count = 0
         for group in produce_groups(batches, self._session.limits.batch_records):
-            if count and time.monotonic() >= until:
+            if count and deadline.has_passed:
                 break
             self._produce_group([batch for batch in group if batch.records])
             self._session.producer.poll(0)
@@ -262,7 +262,7 @@ class Transaction:
         """Produces one record as soon as librdkafka's queue has room for it."""
         session = self._session
         value, key, timestamp, headers = row
-        until = time.monotonic() + session.limits.deadline_s
+        deadline = Deadline(session.limits.deadline_s)
         while True:
             waiting = len(session.producer)
             session.producer.poll(_POLL_S)
@@ -272,14 +272,14 @@ class Transaction:
                 self._check_deliveries()
                 if waiting == 0:
                     raise self._too_large(QUEUE) from None
-                if self._is_over(until):
+                if self._is_over(deadline):
                     raise self._aborted(_timed_out(), "records were not taken in time") from None
 
     def _flush(self) -> None:
         """Waits until everything is acknowledged. After a failure the rest would never leave librdkafka's queue."""
-        until = time.monotonic() + self._session.limits.deadline_s
+        deadline = Deadline(self._session.limits.deadline_s)
         while left := self._session.producer.flush(_POLL_S):
-            if self._session.failures or self._is_over(until):
+            if self._session.failures or self._is_over(deadline):
                 raise self._aborted(_timed_out(), f"{left} records were not acknowledged")
         self._check_deliveries()
 
@@ -336,9 +336,9 @@ class Transaction:
         self._progress.aborted += self._open
         self._open = False
 
-    def _is_over(self, until: float) -> bool:
+    def _is_over(self, deadline: Deadline) -> bool:
         """Returns whether nothing more is waited for: the time is up, or the publish was cancelled."""
-        return time.monotonic() >= until or self._session.stopped()
+        return deadline.has_passed or self._session.stopped()
 
     def _aborted(self, error: KafkaError, doing: str) -> Exception:
         """Aborts; returns the exception that the failed deliveries, or else `error`, come down to."""

@@ -29,11 +29,11 @@ class PartitionSlots:
     """Numbers the partitions of one split: a message's slot indexes arrays with one element per partition."""
 
     def __init__(self, partitions: Sequence[TopicPartition]) -> None:
-        self._index = {tuple(key): number for number, key in enumerate(partitions)}
-        self._names = {key.topic for key in partitions}
+        self._index = {tuple(tp): number for number, tp in enumerate(partitions)}
+        self._names = {tp.topic for tp in partitions}
         self._slot_of = _by_number(partitions) if len(self._names) == 1 else None
-        self._topics = pa.array([key.topic for key in partitions], pa.string())
-        self._partitions = pa.array([key.partition for key in partitions], pa.int32())
+        self._topics = pa.array([tp.topic for tp in partitions], pa.string())
+        self._partitions = pa.array([tp.partition for tp in partitions], pa.int32())
 
     def __len__(self) -> int:
         return len(self._index)
@@ -72,8 +72,8 @@ class PartitionSlots:
 
 def _by_number(partitions: Sequence[TopicPartition]) -> Longs:
     """Returns the slot of each partition of one topic, by number; -1 if it has none, and as last element."""
-    slots = np.full(2 + max(key.partition for key in partitions), -1, np.int64)
-    slots[[key.partition for key in partitions]] = np.arange(len(partitions))
+    slots = np.full(2 + max(tp.partition for tp in partitions), -1, np.int64)
+    slots[[tp.partition for tp in partitions]] = np.arange(len(partitions))
     return slots
 
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from connectors.kafka.client_settings import ClientSettings
 from connectors.source.options import SourceOptions
-from connectors.source.plan import Ranges
+from connectors.source.plan import SourceRanges
 
 
 class EarlyEnd(Struct, frozen=True):
@@ -56,7 +56,7 @@ class PortionSplit(Struct, frozen=True):
 
     portion: int
     options: SourceOptions
-    ranges: Ranges
+    ranges: SourceRanges
     clients: ClientSettings
 
 

@@ -54,7 +54,7 @@ class SourceRange(msgspec.Struct, frozen=True):
         return TopicPartition(self.topic, self.partition)
 
 
-Ranges = tuple[SourceRange, ...]
+SourceRanges = tuple[SourceRange, ...]
 """Ranges that are read together, by one task or as one portion; never two of one partition."""
 
 
@@ -69,7 +69,7 @@ def admit(backlog: Mapping[TopicPartition, int], limit: int | None) -> dict[Topi
         return dict(backlog)
     marks = [limit * reached // total for reached in accumulate(backlog.values(), initial=0)]
     shares = (upper - lower for lower, upper in pairwise(marks))
-    return {key: max(share, min(1, size)) for (key, size), share in zip(backlog.items(), shares, strict=True)}
+    return {tp: max(share, min(1, size)) for (tp, size), share in zip(backlog.items(), shares, strict=True)}
 
 
 def known(start: Offsets, topics: Mapping[str, SourceTopic]) -> dict[TopicPartition, int]:
@@ -99,13 +99,13 @@ def advance(
     Raises SourceChangedError if a log ends below our position.
     """
     positions = known(start, topics)
-    for key in positions.keys() & ends.keys():
-        if ends[key] < positions[key]:
-            raise source_errors.truncated(connector, key, positions[key], ends[key])
-    taken = admit({key: ends.get(key, position) - position for key, position in positions.items()}, limit)
+    for tp in positions.keys() & ends.keys():
+        if ends[tp] < positions[tp]:
+            raise source_errors.truncated(connector, tp, positions[tp], ends[tp])
+    taken = admit({tp: ends.get(tp, position) - position for tp, position in positions.items()}, limit)
     moved: dict[str, dict[int, int]] = {name: dict(topic.partitions) for name, topic in start.items()}
-    for key, count in taken.items():
-        moved[key.topic][key.partition] = positions[key] + count
+    for tp, count in taken.items():
+        moved[tp.topic][tp.partition] = positions[tp] + count
     return {name: TopicOffsets(start[name].id, partitions) for name, partitions in moved.items()}
 
 
@@ -118,9 +118,9 @@ def introduce(
     """
     partitions = {name: [TopicPartition(name, number) for number in range(topics[name].partitions)] for name in names}
     return {
-        name: TopicOffsets(topics[name].id, {key.partition: log_starts[key] for key in keys})
-        for name, keys in partitions.items()
-        if all(key in log_starts for key in keys)
+        name: TopicOffsets(topics[name].id, {tp.partition: log_starts[tp] for tp in tps})
+        for name, tps in partitions.items()
+        if all(tp in log_starts for tp in tps)
     }
 
 
@@ -156,7 +156,7 @@ def reached(start: Offsets, stated: Iterable[RangeRead]) -> dict[str, TopicOffse
     return {name: TopicOffsets(start[name].id, partitions) for name, partitions in moved.items()}
 
 
-def splits(whole: Iterable[SourceRange], tasks_max: int, smallest: int = 20_000) -> list[Ranges]:
+def splits(whole: Iterable[SourceRange], tasks_max: int, smallest: int = 20_000) -> list[SourceRanges]:
     """Cuts ranges into at most `tasks_max` splits of about as many offsets each, none planned under `smallest` offsets.
 
     The ranges are laid end to end and that line is cut: so a split has at most one piece of a partition, if `whole` has
@@ -165,7 +165,7 @@ def splits(whole: Iterable[SourceRange], tasks_max: int, smallest: int = 20_000)
     queue = list(reversed(list(whole)))
     left = sum(item.size for item in queue)
     tasks = max(1, min(tasks_max, left // smallest))
-    made: list[Ranges] = []
+    made: list[SourceRanges] = []
     while queue and len(made) < tasks - 1:
         split = _fill(queue, left / (tasks - len(made)))
         left -= sum(item.size for item in split)
@@ -173,7 +173,7 @@ def splits(whole: Iterable[SourceRange], tasks_max: int, smallest: int = 20_000)
     return [*made, tuple(reversed(queue))] if queue else made
 
 
-def _fill(queue: list[SourceRange], target: float) -> Ranges:
+def _fill(queue: list[SourceRange], target: float) -> SourceRanges:
     """Takes about `target` offsets from the end of `queue`, putting the rest of a cut range back."""
     taken: list[SourceRange] = []
     left = target

@@ -28,7 +28,7 @@ REPLAN_MS: Final = 2_500
 """How often a connector is planned for if its ends have not moved: its topics may have changed."""
 _SLOW_AT_ONCE: Final = 4
 """Slow connectors that are asked for at a time, each on a thread of its own."""
-_NAMES: Final = ("client.id", "group.id")
+_OWN_SETTINGS: Final = ("client.id", "group.id")
 """Settings that differ by connector and change nothing of what an assigned consumer reads."""
 
 _log = structlog.get_logger()
@@ -261,5 +261,5 @@ class Pollers:
 
 def _key(clients: ClientSettings) -> str:
     kinds = (clients.consumer(), clients.admin())
-    named = [{name: value for name, value in settings.items() if name not in _NAMES} for settings in kinds]
+    named = [{name: value for name, value in settings.items() if name not in _OWN_SETTINGS} for settings in kinds]
     return json.dumps(named, sort_keys=True)

@@ -21,7 +21,7 @@ from compactor.ingest.appends import Batch, up_to_holes
 from connectors.errors import PortionLateError
 from connectors.source import plan, read_route
 from connectors.source.options import SourceOptions
-from connectors.source.plan import Offsets, Ranges
+from connectors.source.plan import Offsets, SourceRanges
 from connectors.source.read_route import Route, Trouble
 
 EventT = TypeVar("EventT", bound=Callable[..., "Portion"])
@@ -61,7 +61,7 @@ class Offer(Struct, frozen=True):
     """What is to be read: `ranges`, with `options`, by `route`. `end` is the position once all of it is read."""
 
     options: SourceOptions
-    ranges: Ranges
+    ranges: SourceRanges
     end: Offsets
     route: Route = Route.MICRO_BATCH
 
@@ -143,7 +143,7 @@ class Portion(Struct, frozen=True):
         return self.offer if self.state is State.READ_APART else self.batch if self.state is State.READY else None
 
     @_event(State.IDLE)
-    def planned(self, ranges: Ranges, end: Offsets, now_ms: int, arrived_ms: int, *, shared: bool) -> Portion:
+    def planned(self, ranges: SourceRanges, end: Offsets, now_ms: int, arrived_ms: int, *, shared: bool) -> Portion:
         """There are `ranges` to read, up to `end`; or none.
 
         Without any the position is `end` now, as topics that were found begin at their log starts.

@@ -9,7 +9,6 @@ was just made, with no other assignment: its end-of-partition event comes after 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from confluent_kafka import TopicPartition as Partition
 from msgspec.structs import replace
 
 from compactor.model.record import TopicPartition
+from connectors.clock import SYSTEM_CLOCK, Deadline
 from connectors.data.collector import uncollected
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.consumers import AssignedConsumer
@@ -50,8 +50,8 @@ class RangeCursor:
     owner: int = 0
     # Its portion is left to another read: it is read no more, and nothing of it counts.
     dropped: bool = False
-    # Since when (monotonic s) its topic is unknown to the brokers; None while it is known.
-    absent_since: float | None = None
+    # Since when (monotonic ms) its topic is unknown to the brokers; None while it is known.
+    absent_since_ms: int | None = None
 
     @property
     def finished(self) -> bool:
@@ -59,7 +59,7 @@ class RangeCursor:
         return self.position >= self.part.hi
 
     @property
-    def key(self) -> TopicPartition:
+    def tp(self) -> TopicPartition:
         """The partition of the range."""
         return self.part.topic_partition
 
@@ -107,7 +107,7 @@ class RangeCursors:
     def __init__(self, cursors: Sequence[RangeCursor], consumer: AssignedConsumer) -> None:
         self.every = cursors
         self._consumer = consumer
-        self._slots = PartitionSlots([cursor.key for cursor in cursors])
+        self._slots = PartitionSlots([cursor.tp for cursor in cursors])
 
     def active(self) -> list[RangeCursor]:
         """Returns those that are still to be read."""
@@ -126,9 +126,9 @@ class RangeCursors:
         return uncollected(partial(self._poll, min(most, left), seconds))
 
     def _poll(self, most: int, seconds: float) -> Poll:
-        began = time.monotonic()
+        began_ms = SYSTEM_CLOCK.monotonic_ms()
         messages = self._consumer.consumer.consume(most, seconds)
-        waited = time.monotonic() - began
+        waited = (SYSTEM_CLOCK.monotonic_ms() - began_ms) / 1000
         errors = [messages[number] for number in faulty(messages)]
         if errors:
             messages = [message for message in messages if message.error() is None]
@@ -167,7 +167,7 @@ class RangeCursors:
 
     def pause(self, cursors: Iterable[RangeCursor]) -> None:
         """Has the consumer deliver nothing more of `cursors`, if there are any."""
-        if partitions := [Partition(*cursor.key) for cursor in cursors]:
+        if partitions := [Partition(*cursor.tp) for cursor in cursors]:
             self._consumer.pause(partitions)
 
 
@@ -214,19 +214,19 @@ def nothing_left(
     Only those for which a read_committed consumer, made by `connect`, shows that in time; of the others nothing is
     known.
     """
-    waiting = {cursor.key: cursor for cursor in cursors}
+    waiting = {cursor.tp: cursor for cursor in cursors}
     empty: set[TopicPartition] = set()
     if not waiting:
         return frozenset()
     settings = {**clients.consumer(), "enable.partition.eof": True, "queued.min.messages": 1}
     with closing(connect(settings)) as consumer:
         consumer.assign([cursor.partition for cursor in waiting.values()])
-        until = time.monotonic() + within_s
-        while waiting and time.monotonic() < until:
+        deadline = Deadline(within_s)
+        while waiting and not deadline.has_passed:
             for message in consumer.consume(len(waiting), _EMPTY_POLL_S):
                 cursor = waiting.pop(TopicPartition(message.topic() or "", message.partition() or 0), None)
                 if cursor is not None and _passes(message, cursor.part.hi):
-                    empty.add(cursor.key)
+                    empty.add(cursor.tp)
     return frozenset(empty)
 
 

@@ -13,7 +13,6 @@ then, which finds the reason.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, wait
 from contextlib import closing
@@ -32,7 +31,7 @@ from compactor.spark import tasks
 from compactor.turns import turn
 from connectors.chain.task_growth import TaskGrowth
 from connectors.chain_turns import DRIVERS, ChainTurn
-from connectors.clock import SYSTEM_CLOCK
+from connectors.clock import SYSTEM_CLOCK, Deadline
 from connectors.errors import PortionLateError, UnreachableError
 from connectors.registry.patience import Patience
 from connectors.source import plan
@@ -98,9 +97,9 @@ def read_task(task: ReadTask, limits: ChainLimits = LIMITS) -> Iterator[pa.Recor
 
 
 def _read_bounded_task(task: ReadTask, limits: ChainLimits) -> Iterator[pa.RecordBatch]:
-    left_s, until = limits.task_wait, time.monotonic() + limits.written
+    left_s, deadline = limits.task_wait, Deadline(limits.written)
     for portion, batches in read_bounded(task.portions):
-        if portion.options.chain is not None and time.monotonic() >= until:
+        if portion.options.chain is not None and deadline.has_passed:
             continue  # the chains before it have taken all of the time
         patience = Patience(limits.portion_wait if left_s >= limits.portion_wait else 0.0, limits.portion)
         yield from _write_bounded(portion, batches, patience)
@@ -122,10 +121,8 @@ def read_in_driver(
     """
 
     def write(portion: PortionSplit, batches: Iterable[pa.RecordBatch]) -> None:
-        until = time.monotonic() + limits.portion
-        chain_turn = ChainTurn(
-            DRIVERS, lambda: time.monotonic() > until, urgent=True
-        )  # a writer waits no longer for it
+        deadline = Deadline(limits.portion)
+        chain_turn = ChainTurn(DRIVERS, lambda: deadline.has_passed, urgent=True)  # a writer waits no longer for it
         patience = Patience(0.0, limits.portion, turn=chain_turn)
         rows = (row for batch in _write_bounded(portion, batches, patience) for row in batch.to_pylist())
         for number, answer in portions(rows).items():

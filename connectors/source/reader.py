@@ -12,7 +12,6 @@ position.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Final
@@ -27,6 +26,7 @@ from msgspec import Struct
 from compactor.failpoints import hit
 from compactor.model.record import TopicPartition
 from connectors.chain.task_growth import TaskGrowth
+from connectors.clock import SYSTEM_CLOCK, Deadline
 from connectors.errors import UnreachableError
 from connectors.kafka import admin
 from connectors.kafka.admin import Admin
@@ -37,13 +37,13 @@ from connectors.source import source_errors
 from connectors.source.arrow_records import Longs, bounded, range_rows, with_range
 from connectors.source.assignment import NEVER, EarlyEnd, PortionSplit
 from connectors.source.options import SourceOptions
-from connectors.source.plan import Ranges, SourceTopic
+from connectors.source.plan import SourceRanges, SourceTopic
 from connectors.source.range_cursors import IdleTime, RangeCursor, RangeCursors, nothing_left
 from connectors.source.source_errors import FetchError, PartitionState, RangeOutcome, outcome_of
 from connectors.source.topics import NoAnswerError, SourceTopics
 
-_AGAIN_S: Final = 0.2
-"""The pause (s) before brokers that did not answer are asked again, or a partition in error is assigned again."""
+_AGAIN_MS: Final = 200
+"""The pause before brokers that did not answer are asked again, or a partition in error is assigned again."""
 _STRICT_POLL_S: Final = 0.05
 _FIRST_CHUNK: Final = 1_000
 """Messages of the first poll, until the size of records is known."""
@@ -68,7 +68,7 @@ class ReadParts(Struct, frozen=True):
 
 
 def read(
-    ranges: Ranges,
+    ranges: SourceRanges,
     options: SourceOptions,
     stopped: Callable[[], bool] = lambda: False,
     early_end: EarlyEnd = NEVER,
@@ -95,7 +95,7 @@ class StrictRead:
 
     def __init__(
         self,
-        ranges: Ranges,
+        ranges: SourceRanges,
         options: SourceOptions,
         consumer: AssignedConsumer,
         stopped: Callable[[], bool],
@@ -174,26 +174,26 @@ class StrictRead:
         """Handles an error in place of a record: raises it, asks for a look, or keeps its text for a later error."""
         error = message.error()
         assert error is not None
-        key = TopicPartition(message.topic() or "", message.partition() or 0)
-        position = next((cursor.position for cursor in self._cursors.every if cursor.key == key), -1)
+        tp = TopicPartition(message.topic() or "", message.partition() or 0)
+        position = next((cursor.position for cursor in self._cursors.every if cursor.tp == tp), -1)
         self._idle.reason = broker_text(error)
         fault = source_errors.classify(error.name())
         if fault is FetchError.REFUSED:
-            raise source_errors.refused(self._options.connector, key, position, broker_text(error))
+            raise source_errors.refused(self._options.connector, tp, position, broker_text(error))
         if fault is FetchError.DAMAGED:
-            raise source_errors.damaged(self._options.connector, key, position, broker_text(error))
+            raise source_errors.damaged(self._options.connector, tp, position, broker_text(error))
         self._idle.doubt |= fault is FetchError.LOOK
 
     def _look(self, stuck: list[RangeCursor]) -> list[pa.RecordBatch]:
         """Asks the brokers about the ranges that make no progress; returns the rows of those that end in a gap."""
-        began = time.monotonic()
+        began_ms = SYSTEM_CLOCK.monotonic_ms()
         doubt = self._idle.look()
         states = self._ask(stuck)
-        rows = [row for cursor in stuck for row in self._settle(cursor, states.get(cursor.key))]
+        rows = [row for cursor in stuck for row in self._settle(cursor, states.get(cursor.tp))]
         rows += self._finish_empty(stuck, states)
         if doubt:
-            time.sleep(_AGAIN_S)  # a partition in error is not fetched any more until it is assigned again
-        self._idle.waited(time.monotonic() - began, moved=bool(rows))
+            SYSTEM_CLOCK.sleep_ms(_AGAIN_MS)  # a partition in error is not fetched any more until it is assigned again
+        self._idle.waited((SYSTEM_CLOCK.monotonic_ms() - began_ms) / 1000, moved=bool(rows))
         if self._idle.seconds >= self._options.timeouts.timeout:
             raise self._give_up(stuck[0])
         if doubt or rows or any(cursor.finished for cursor in stuck):
@@ -204,13 +204,13 @@ class StrictRead:
         """Returns the state of each partition; none if the broker does not answer."""
         try:
             topics = self._topics.named(cursor.part.topic for cursor in cursors)
-            known = [cursor.key for cursor in cursors if cursor.part.topic in topics]
+            known = [cursor.tp for cursor in cursors if cursor.part.topic in topics]
             log_starts, log_ends = self._topics.log_starts(known).offsets, self._topics.log_ends(known).offsets
         except NoAnswerError as error:
             self._idle.reason = str(error)
             return {}
         return {
-            cursor.key: PartitionState(_id(topics, cursor), log_starts.get(cursor.key), log_ends.get(cursor.key))
+            cursor.tp: PartitionState(_id(topics, cursor), log_starts.get(cursor.tp), log_ends.get(cursor.tp))
             for cursor in cursors
         }
 
@@ -225,9 +225,9 @@ class StrictRead:
         if outcome is RangeOutcome.RECREATED:
             raise source_errors.recreated(name, part.topic, part.topic_id, state.topic_id or "")
         if outcome is RangeOutcome.TRUNCATED:
-            raise source_errors.truncated(name, cursor.key, part.hi, state.log_end or 0)
+            raise source_errors.truncated(name, cursor.tp, part.hi, state.log_end or 0)
         if not self._options.skip_lost:
-            raise source_errors.missing(name, cursor.key, cursor.position, part.hi, state)
+            raise source_errors.missing(name, cursor.tp, cursor.position, part.hi, state)
         resume = part.hi if state.log_start is None else state.log_start
         log = _log.bind(connector=name, topic=part.topic, partition=part.partition)
         log.warning("source records are lost", offset=cursor.position, log_start=resume)
@@ -237,11 +237,11 @@ class StrictRead:
     def _may_come_back(self, cursor: RangeCursor, outcome: RangeOutcome) -> bool:
         """Returns whether the topic is unknown, but not for long enough to be gone."""
         if outcome is not RangeOutcome.DELETED:
-            cursor.absent_since = None
+            cursor.absent_since_ms = None
             return False
-        now = time.monotonic()
-        cursor.absent_since = now if cursor.absent_since is None else cursor.absent_since
-        return now - cursor.absent_since < admin.GONE_AFTER_MS / 1000
+        now_ms = SYSTEM_CLOCK.monotonic_ms()
+        cursor.absent_since_ms = now_ms if cursor.absent_since_ms is None else cursor.absent_since_ms
+        return now_ms - cursor.absent_since_ms < admin.GONE_AFTER_MS
 
     def _finish_empty(
         self, stuck: list[RangeCursor], states: dict[TopicPartition, PartitionState]
@@ -249,16 +249,16 @@ class StrictRead:
         """Finishes the ranges of which the rest exists but holds no record to deliver; returns their rows."""
         if self._idle.seconds < 2 * self._options.timeouts.look:
             return []
-        readable = [cursor for cursor in stuck if not cursor.finished and _is_readable(cursor, states.get(cursor.key))]
+        readable = [cursor for cursor in stuck if not cursor.finished and _is_readable(cursor, states.get(cursor.tp))]
         empty = self._parts.nothing_left(self._options.clients, readable)
-        passed = [cursor for cursor in readable if cursor.key in empty]
+        passed = [cursor for cursor in readable if cursor.tp in empty]
         for cursor in passed:
             cursor.position = cursor.part.hi
         return self._finish(passed)
 
     def _give_up(self, cursor: RangeCursor) -> UnreachableError:
         name, reason = self._options.connector, self._idle.reason
-        return source_errors.unreachable(name, cursor.key, cursor.position, self._idle.seconds, reason)
+        return source_errors.unreachable(name, cursor.tp, cursor.position, self._idle.seconds, reason)
 
     def _verify(self, *, patient: bool = True) -> None:
         """Raises SourceChangedError if a topic was recreated while it was read: an id is never used again.
@@ -269,7 +269,7 @@ class StrictRead:
         timeout_s, answer = self._options.timeouts.timeout if patient else 0.0, None
         self._idle.waited(0.0, moved=patient)
         while answer is None:
-            began = time.monotonic()
+            began_ms = SYSTEM_CLOCK.monotonic_ms()
             try:
                 answer = self._topics.named({cursor.part.topic for cursor in cursors})
             except NoAnswerError as error:
@@ -277,8 +277,8 @@ class StrictRead:
                     raise source_errors.reading_stopped(self._options.connector) from None
                 self._idle.reason = str(error)
                 if patient:
-                    time.sleep(_AGAIN_S)
-                    self._idle.waited(time.monotonic() - began, moved=False)
+                    SYSTEM_CLOCK.sleep_ms(_AGAIN_MS)
+                    self._idle.waited((SYSTEM_CLOCK.monotonic_ms() - began_ms) / 1000, moved=False)
                 if self._idle.seconds >= timeout_s:
                     raise self._give_up(cursors[0]) from None
         for cursor in cursors:
@@ -324,9 +324,9 @@ def read_bounded(
     The batches are of `record.SOURCE`: records, each partition's in order, then a row for each range that says how far
     it was read. A portion about which anything is wrong may be missing.
     """
-    until = time.monotonic() + budget.seconds
+    deadline = Deadline(budget.seconds)
     for group in _groups(portions):
-        bounded_read = BoundedRead(group, budget, until)
+        bounded_read = BoundedRead(group, budget, deadline)
         try:
             for share, cursors in bounded_read.shares():
                 with borrowed(group[0].clients, _REQUEST_S, share) as consumer:
@@ -342,27 +342,27 @@ def _groups(portions: Iterable[PortionSplit]) -> list[list[PortionSplit]]:
     """Groups portions that one consumer can read: equal settings, and no partition twice."""
     groups: list[tuple[list[PortionSplit], set[TopicPartition]]] = []
     for portion in portions:
-        keys = {each.topic_partition for each in portion.ranges}
-        for group, read_keys in groups:
-            if group[0].clients == portion.clients and not keys & read_keys:
+        partitions = {each.topic_partition for each in portion.ranges}
+        for group, taken in groups:
+            if group[0].clients == portion.clients and not partitions & taken:
                 group.append(portion)
-                read_keys.update(keys)
+                taken.update(partitions)
                 break
         else:
-            groups.append(([portion], keys))
+            groups.append(([portion], partitions))
     return [group for group, _ in groups]
 
 
 class BoundedRead:
-    """Reads the portions of `group` once, until `until` (monotonic s) at most, each topic with one consumer.
+    """Reads the portions of `group` once, until `deadline` at most, each topic with one consumer.
 
     The owner of a cursor is the number of its portion in `group`.
     """
 
-    def __init__(self, group: Sequence[PortionSplit], budget: ReadBudget, until: float) -> None:
+    def __init__(self, group: Sequence[PortionSplit], budget: ReadBudget, deadline: Deadline) -> None:
         self._group = group
         self._budget = budget
-        self._until = until
+        self._deadline = deadline
         self._cursors = [
             RangeCursor(each, each.lo, each.lo, owner=owner)
             for owner, portion in enumerate(group)
@@ -406,8 +406,8 @@ class BoundedRead:
             poll = cursors.poll(active, _BOUNDED_CHUNK, _BOUNDED_POLL_S * max(1.0, len(active) / _MANY))
             for message in poll.errors:
                 # librdkafka goes on after a batch that it cannot read, so its position says nothing any more.
-                key = TopicPartition(message.topic() or "", message.partition() or 0)
-                cursors.pause(self._drop({cursor.owner for cursor in share if cursor.key == key}, share))
+                tp = TopicPartition(message.topic() or "", message.partition() or 0)
+                cursors.pause(self._drop({cursor.owner for cursor in share if cursor.tp == tp}, share))
             if poll.records is not None:
                 self._keep(with_range(poll.records), owners[poll.slots])
             brought = [cursor for cursor in poll.brought if not (cursor.finished or cursor.dropped)]
@@ -432,7 +432,7 @@ class BoundedRead:
                 yield portion, [*self._records.get(owner, []), range_rows(cursor.read for cursor in moved)]
 
     def _is_over(self) -> bool:
-        return time.monotonic() >= self._until or self._bytes >= self._budget.max_bytes
+        return self._deadline.has_passed or self._bytes >= self._budget.max_bytes
 
     def _drop(self, owners: set[int], share: Sequence[RangeCursor]) -> list[RangeCursor]:
         """Reads no more of these portions, of which nothing counts any more; returns their ranges in `share`."""

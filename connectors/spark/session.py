@@ -13,7 +13,6 @@ import re
 import secrets
 import shlex
 import sys
-import time
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from compactor.errors import KeyfoldError
+from connectors.clock import Deadline
 from connectors.config.worker import PINNED
 from connectors.errors import SparkGoneError
 from connectors.jvm.cache import default_cache
@@ -287,8 +287,8 @@ class SparkStart:
 
     def leave(self, seconds: float) -> None:
         """Ends the start within `seconds`, and its JVM; removes its settings file, which may hold secrets."""
-        until_s = time.monotonic() + seconds
-        while self._thread.is_alive() and time.monotonic() < until_s:
+        deadline = Deadline(seconds)
+        while self._thread.is_alive() and not deadline.has_passed:
             give_up_start()  # again and again, as it may begin just now
             self._thread.join(_LOOK_S)
         self._settings_file.remove()

@@ -12,7 +12,6 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from time import time
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -28,6 +27,7 @@ from compactor.ports import TableVersion
 from compactor.snapshot.partitions import PartitionField, folder_of
 from compactor.storage.base import Storage
 from compactor.storage.limits import LARGE_BYTES
+from connectors.clock import SYSTEM_CLOCK
 from connectors.tables.columns import DELTA, TableFormat
 from connectors.tables.positions import PLACE
 from connectors.tables.table_files import TableChange, TableConflictError, TableFile, TableHead
@@ -258,7 +258,9 @@ class _DeltaChange:
             stats = _statistics(pq.read_metadata(opened))
         said = {field.name: plain_text(field, value) for field, value in zip(self._partitions, values, strict=True)}
         self._added.append(
-            AddAction(path, size, said, modification_time=_now_ms(), data_change=True, stats=json.dumps(stats))
+            AddAction(
+                path, size, said, modification_time=SYSTEM_CLOCK.now_ms(), data_change=True, stats=json.dumps(stats)
+            )
         )
 
     def commit(self, removed: Sequence[TableFile], properties: Mapping[str, str]) -> None:
@@ -283,7 +285,7 @@ class _DeltaChange:
                     list(self._added), "overwrite", self._schema, commit_properties=commit
                 )
             else:
-                now = _now_ms()
+                now = SYSTEM_CLOCK.now_ms()
                 gone = [RemoveAction(file.handle, data_change=True, deletion_timestamp=now) for file in removed]
                 self._table.create_write_transaction(
                     [*self._added, *gone], "append", self._schema, commit_properties=commit
@@ -324,10 +326,6 @@ def _add_columns(head: TableHead, schema: pa.Schema) -> None:
         raise TableConflictError from error
     if table.version() != read + 1:
         raise TableConflictError
-
-
-def _now_ms() -> int:
-    return int(time() * 1000)
 
 
 def _known_by(version: TableVersion, epoch: int) -> dict[str, str]:

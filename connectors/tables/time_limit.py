@@ -9,11 +9,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from time import monotonic
 from typing import Final
 
 from compactor.errors import StoppedError
 from compactor.turns import LOOK_S
+from connectors.clock import SYSTEM_CLOCK
 from connectors.threads import CancellableThread
 
 CALLS_S: Final = 60.0
@@ -26,8 +26,8 @@ class Calls:
     def __init__(self) -> None:
         # Set once the other thread waits no more; from then on no call begins.
         self._ended = threading.Event()
-        # The seconds that calls took, and when the one that runs began; replaced as a whole by the thread.
-        self._time: tuple[float, float | None] = (0.0, None)
+        # The ms that calls took, and when the one that runs began; replaced as a whole by the thread.
+        self._time: tuple[int, int | None] = (0, None)
         self.is_made = False
         """Whether the table is committed. Set by `made`."""
 
@@ -35,12 +35,12 @@ class Calls:
     def counted(self) -> Iterator[None]:
         """Counts the time in the block. Raises StoppedError once the other thread waits no more."""
         self.check()
-        before, began = self._time[0], monotonic()
-        self._time = (before, began)
+        before_ms, began_ms = self._time[0], SYSTEM_CLOCK.monotonic_ms()
+        self._time = (before_ms, began_ms)
         try:
             yield
         finally:
-            self._time = (before + monotonic() - began, None)
+            self._time = (before_ms + SYSTEM_CLOCK.monotonic_ms() - began_ms, None)
 
     def check(self) -> None:
         """Raises StoppedError once the other thread waits no more."""
@@ -49,12 +49,12 @@ class Calls:
 
     def made(self) -> None:
         """Notes that the table is committed: what follows counts by itself, and failures do no harm."""
-        self.is_made, self._time = True, (0.0, None)
+        self.is_made, self._time = True, (0, None)
 
     def seconds(self) -> float:
         """Returns the time of all calls, with the one that runs."""
-        before, began = self._time
-        return before + (0.0 if began is None else monotonic() - began)
+        before_ms, began_ms = self._time
+        return (before_ms + (0 if began_ms is None else SYSTEM_CLOCK.monotonic_ms() - began_ms)) / 1000
 
     def end(self) -> None:
         """Has no call begin any more."""

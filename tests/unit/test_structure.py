@@ -27,6 +27,12 @@ CLOCKS = {
     "date": {"today"},
     "Timestamp": {"now", "utcnow", "today"},
 }
+OTHER_CLOCKS = {
+    "connectors/chain_turns.py",  # turns of parts of a ms
+    "connectors/data/collector.py",  # calls that take less than a ms
+    "connectors/java_pattern.py",  # matches of parts of a ms
+    "connectors/spark/executor_archive.py",  # the ages of files
+}
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 # What must never be committed: paths of one machine, and where its package index is. The parts of each are kept
 # apart here, so that this file does not hold what it looks for.
@@ -109,6 +115,17 @@ def test_engine_reads_no_clock() -> None:
         _where(path, node) for path in _sources("compactor") for node in ast.walk(_tree(path)) if _reads_clock(node)
     ]
     assert readers == []
+
+
+def test_worker_has_one_clock() -> None:
+    """In connectors clock.py alone reads the time, but for a few modules of which each has its reason."""
+    readers = {
+        str(path.relative_to(ROOT))
+        for path in _sources("connectors")
+        for node in ast.walk(_tree(path))
+        if _reads_clock(node)
+    }
+    assert readers == {"connectors/clock.py", *OTHER_CLOCKS}
 
 
 @pytest.mark.parametrize(

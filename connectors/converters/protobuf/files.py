@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
@@ -20,6 +19,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.message import DecodeError
 from msgspec import Struct
 
+from connectors.clock import Deadline
 from connectors.data.bounds import LONGEST_SCHEMA, MOST_REFERENCES, Extent
 from connectors.data.pace import ask_limit
 from connectors.errors import CompilerError, DataError
@@ -281,11 +281,11 @@ def _exit_code(command: Sequence[str], said: Path, waited_s: float) -> int:
 
     Raises CompilerError if it is not over in time, what the limit of the portion raises, if that is sooner, OSError.
     """
-    until = time.monotonic() + waited_s
+    deadline = Deadline(waited_s)
     with said.open("wb") as file:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=file)
         try:
-            while time.monotonic() < until:
+            while not deadline.has_passed:
                 with suppress(subprocess.TimeoutExpired):
                     return process.wait(_LOOK_S)
                 ask_limit()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from typing import Final
@@ -10,6 +9,7 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as Partition
 
+from connectors.clock import Deadline
 from connectors.errors import UnreachableError
 from connectors.kafka.admin import Admin
 from connectors.kafka.client_settings import ClientSettings, Setting
@@ -57,8 +57,8 @@ class SourceRecords:
 def _at(consumer: AssignedConsumer, value: ToDelete) -> Message | None:
     """Returns the record at the offset of `value`; None if the source has none there."""
     consumer.assign([Partition(value.topic, value.partition, value.offset)])
-    until = time.monotonic() + _DEADLINE_S
-    while time.monotonic() < until:
+    deadline = Deadline(_DEADLINE_S)
+    while not deadline.has_passed:
         for message in consumer.consumer.consume(1, 0.2):
             error = message.error()
             if error is None:

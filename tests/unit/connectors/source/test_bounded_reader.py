@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 from unittest.mock import Mock
@@ -11,6 +10,7 @@ from confluent_kafka import KafkaError, Message
 from confluent_kafka import TopicPartition as Partition
 
 from compactor.model.record import TopicPartition
+from connectors.clock import Deadline
 from connectors.source.assignment import PortionSplit
 from connectors.source.plan import SourceRange
 from connectors.source.reader import BoundedRead, ReadBudget
@@ -35,7 +35,7 @@ def read(consumer: Any, *portions: Sequence[SourceRange], budget: ReadBudget | N
     """The rows that are read of each portion, by number."""
     options = source_options(topics=["t"])
     group = [PortionSplit(number, options, tuple(ranges), options.clients) for number, ranges in enumerate(portions)]
-    bounded = BoundedRead(group, budget or ReadBudget(), time.monotonic() + 10)
+    bounded = BoundedRead(group, budget or ReadBudget(), Deadline(10))
     for _, cursors in bounded.shares():
         bounded.run(cursors, consumer)
     return {

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from compactor.errors import IngestError, KeyfoldError
 from compactor.ingest.appends import Batch
 from connectors.errors import PortionLateError, SourceChangedError
-from connectors.source.plan import Ranges, SourceRange, TopicOffsets
+from connectors.source.plan import SourceRange, SourceRanges, TopicOffsets
 from connectors.source.portion import LATE_MS, OVER, Offer, Portion, State
 from connectors.source.read_route import APART_MAX, TURN_S, Route, Trouble
 from tests.support.source_options import source_options
@@ -51,7 +51,7 @@ def pinned(before: Portion) -> Portion:
     return replace(before, options=replace(OPTIONS, pinned=True))
 
 
-def planned(before: Portion, ranges: Ranges | None = None) -> Portion:
+def planned(before: Portion, ranges: SourceRanges | None = None) -> Portion:
     made = offer()
     end = made.end if ranges is None else before.position or START
     return before.planned(made.ranges if ranges is None else ranges, end, NOW_MS, ARRIVED_MS, shared=False)

@@ -126,7 +126,7 @@ class Sessions:
         yield self._session()
 
     def _nothing_left(self, _: object, cursors: Sequence[RangeCursor]) -> frozenset[TopicPartition]:
-        return self.empty & {cursor.key for cursor in cursors}
+        return self.empty & {cursor.tp for cursor in cursors}
 
 
 @pytest.fixture
