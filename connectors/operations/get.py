@@ -96,15 +96,15 @@ def get(
     `most_bytes`, and what `state_of`, `chosen` and `holding` raise.
     """
     state = state_of()
-    compared = compared_keys(connector, state, keys)
+    identities = identities_of(connector, state, keys)
     while True:
         logs = chosen(state)
         try:
             order = state.record_order if state.is_of_topics else None
-            records = list(_records(storage, logs, compared, outlines, LookUpRoom(most_bytes, holding), order))
-            kept = {key for key, _ in records}
-            absent = (key for key, as_compared in zip(keys, compared, strict=True) if as_compared not in kept)
-            return KeyAnswer(tuple(_in_order(records, compared)), tuple(logs), tuple(absent))
+            records = list(_records(storage, logs, identities, outlines, LookUpRoom(most_bytes, holding), order))
+            present = {identity for identity, _ in records}
+            absent = (key for key, identity in zip(keys, identities, strict=True) if identity not in present)
+            return KeyAnswer(tuple(_in_order(records, identities)), tuple(logs), tuple(absent))
         except MissingFileError:
             newer = state_of()
             if newer == state:
@@ -141,7 +141,7 @@ def _known(state: CatalogState) -> str:
     return f"It keeps {', '.join(names[:_NAMED])}{more}."
 
 
-def compared_keys(connector: ConnectorConfig, state: CatalogState, keys: Sequence[bytes]) -> list[bytes]:
+def identities_of(connector: ConnectorConfig, state: CatalogState, keys: Sequence[bytes]) -> list[bytes]:
     """Returns what each of `keys` is compared by."""
     if state.key_identity is None:
         return list(keys)
@@ -159,13 +159,13 @@ def compared_keys(connector: ConnectorConfig, state: CatalogState, keys: Sequenc
 def _records(
     storage: Storage,
     logs: Iterable[PartitionLog],
-    keys: Sequence[bytes],
+    identities: Sequence[bytes],
     outlines: FileOutlines,
     room: LookUpRoom,
     order: str | None,
 ) -> Iterator[tuple[bytes, KeyRecord]]:
     """Yields each record with what its key is compared by; with an `order` the one of a key that wins in its topic."""
-    wanted = asked_for(pa.array(keys, pa.binary()))
+    wanted = asked_for(pa.array(identities, pa.binary()))
     best: dict[tuple[str, bytes], tuple[Rank, KeyRecord]] = {}
     needed = _SHOWN if order is None else _SHOWN.union(columns_of(order))
     columns = tuple(name for name in RUN.names if name in needed)
@@ -175,12 +175,12 @@ def _records(
             continue
         ranks = [None] * table.num_rows if order is None else list(_ranks(log, table, order))
         for row, rank in zip(table.to_pylist(), ranks, strict=True):
-            key, kept = row["key"] if row[KEY_IDENTITY] is None else row[KEY_IDENTITY], _record(log, row)
+            identity, record = row["key"] if row[KEY_IDENTITY] is None else row[KEY_IDENTITY], _record(log, row)
             if rank is None:
-                yield key, kept
-            elif (log.topic, key) not in best or rank > best[log.topic, key][0]:
-                best[log.topic, key] = rank, kept
-    yield from ((key, kept) for (_, key), (_, kept) in best.items())
+                yield identity, record
+            elif (log.topic, identity) not in best or rank > best[log.topic, identity][0]:
+                best[log.topic, identity] = rank, record
+    yield from ((identity, record) for (_, identity), (_, record) in best.items())
 
 
 Rank = tuple[bool, bool, Any, int]
@@ -210,10 +210,10 @@ def _record(log: PartitionLog, row: dict[str, Any]) -> KeyRecord:
     )
 
 
-def _in_order(records: Iterable[tuple[bytes, KeyRecord]], keys: Sequence[bytes]) -> Iterator[KeyRecord]:
-    """Yields `records` by the order of `keys`, those of a key as they come."""
-    by_key: dict[bytes, list[KeyRecord]] = {}
-    for compared, kept in records:
-        by_key.setdefault(compared, []).append(kept)
-    for key in dict.fromkeys(keys):
-        yield from by_key.get(key, ())
+def _in_order(records: Iterable[tuple[bytes, KeyRecord]], identities: Sequence[bytes]) -> Iterator[KeyRecord]:
+    """Yields `records` by the order of `identities`, those of a key as they come."""
+    by_identity: dict[bytes, list[KeyRecord]] = {}
+    for identity, record in records:
+        by_identity.setdefault(identity, []).append(record)
+    for identity in dict.fromkeys(identities):
+        yield from by_identity.get(identity, ())

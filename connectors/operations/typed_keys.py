@@ -1,4 +1,4 @@
-"""Writes keys that a person gives as values in the form in which a connector keeps keys: by its converter.
+"""Looks up keys that a person gives: as the bytes that are kept, or as values, which the connector's converter writes.
 
 The schema of a key stands in its bytes, or a registry's id of it does. So some keys that are kept say which schemas
 there are; a value is written with each of them. Nothing is registered.
@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
+from functools import partial
 from itertools import islice
 from typing import Any, Final
 
 from msgspec.structs import replace
 
+from compactor.catalog.catalog import Catalog
 from compactor.lookup.latest import OUTLINES
 from compactor.lookup.records_at import FileOutlines
 from compactor.model.log import PartitionLog
@@ -21,13 +23,17 @@ from compactor.runs import reader
 from compactor.runs.scan import whole
 from compactor.storage.base import Storage
 from connectors.chain.spec import ClassSpec, Resolve, made_converter
+from connectors.config.connector import ConnectorConfig
+from connectors.config.stores import connector_storage
+from connectors.config.worker import WorkerConfig
 from connectors.converters.converter import Converter
 from connectors.converters.names import CONVERTERS
 from connectors.data.bounds import MOST_READ
 from connectors.data.schema import Schema
 from connectors.errors import DataError, RegistryError
 from connectors.machine_errors import refuse_machine
-from connectors.operations.get import KeyAnswer
+from connectors.operations.get import KeyAnswer, get, logs_of
+from connectors.placeholders import resolve
 
 _LOOKED_AT: Final = 1_000
 """Kept keys of a log that are looked at for their schemas: the first that a run has."""
@@ -37,6 +43,33 @@ _MOST_SCHEMAS: Final = 20
 """Schemas that are tried: a topic's keys have one as a rule, and some older ones."""
 _PLAIN: Final = frozenset(("keyfold.Bytes", "keyfold.String"))
 _JSON: Final = "keyfold.Json"
+
+
+def look_up(
+    worker: WorkerConfig,
+    connector: ConnectorConfig,
+    keys: Sequence[bytes],
+    topic: str | None = None,
+    partition: int | None = None,
+    *,
+    typed: bool,
+) -> KeyAnswer:
+    """Looks `keys` up in what a connector keeps, or in a `topic` or `partition` of it; `typed`: as values as well.
+
+    Raises UsageError if it has no such partition, and what `get` and `kept_forms` raise.
+    """
+    storage = connector_storage(worker, connector.name)
+    chosen = partial(logs_of, connector=connector.name, topic=topic, partition=partition)
+
+    def ask(wanted: Sequence[bytes]) -> KeyAnswer:
+        return get(storage, connector, lambda: Catalog.open(storage, connector.name).state, wanted, chosen)
+
+    def forms_of(answer: KeyAnswer) -> Mapping[bytes, Sequence[bytes]]:
+        written = connector.chain_spec(worker.given).written_key
+        return kept_forms(storage, written, answer.logs, answer.absent, resolve)
+
+    answer = ask(keys)
+    return with_forms(answer, keys, forms_of, ask) if typed else answer
 
 
 def kept_forms(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 import typer
@@ -49,25 +48,9 @@ def get(
     wanted = parsed(keys, as_hex=as_hex, as_json=as_json)
     begin_without_pandas()
     config, settings = configs_of(connector, worker)
-    from compactor.catalog.catalog import Catalog
-    from connectors.config.stores import connector_storage
-    from connectors.operations.get import KeyAnswer, logs_of
-    from connectors.operations.get import get as operation
-    from connectors.operations.typed_keys import kept_forms, with_forms
-    from connectors.placeholders import resolve
+    from connectors.operations.typed_keys import look_up
 
-    storage, name = connector_storage(config, settings.name), settings.name
-
-    def answered(keys: Sequence[bytes]) -> KeyAnswer:
-        chosen = partial(logs_of, connector=name, topic=topic, partition=partition)
-        return operation(storage, settings, lambda: Catalog.open(storage, name).state, keys, chosen)
-
-    def forms(answer: KeyAnswer) -> Mapping[bytes, Sequence[bytes]]:
-        written = settings.chain_spec(config.given).written_key
-        return kept_forms(storage, written, answer.logs, answer.absent, resolve)
-
-    answer = answered(wanted)
-    answer = answer if as_hex else with_forms(answer, wanted, forms, answered)
+    answer = look_up(config, settings, wanted, topic, partition, typed=not as_hex)
     out = JsonLines()
     is_text = shows_text(text)
     out.write(record.shown(text=is_text) for record in answer.records)

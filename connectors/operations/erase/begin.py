@@ -26,7 +26,7 @@ from connectors.errors import ConfigError, ConflictError, UsageError
 from connectors.operations.erase.receipt import BYTES, UNCOMPARED, UNSEARCHED, VALUE, Finding, Tombstone, canonical_key
 from connectors.operations.erase.search import TABLE_LEVEL, SearchResult, snapshot_ids
 from connectors.operations.erase.tombstones import ToDelete
-from connectors.operations.get import compared_keys
+from connectors.operations.get import identities_of
 from connectors.operations.typed_keys import kept_forms
 from connectors.placeholders import resolve
 
@@ -122,9 +122,9 @@ def kept_records(
 def _latest(
     storage: Storage, connector: ConnectorConfig, state: CatalogState, keys: Sequence[bytes], topic: str | None
 ) -> tuple[list[ToDelete], list[Tombstone]]:
-    compared = compared_keys(connector, state, keys)
-    numbers = {key: number for number, key in reversed(list(enumerate(compared)))}
-    wanted = asked_for(pa.array(compared, pa.binary()))
+    identities = identities_of(connector, state, keys)
+    numbers = {key: number for number, key in reversed(list(enumerate(identities)))}
+    wanted = asked_for(pa.array(identities, pa.binary()))
     values: list[ToDelete] = []
     tombstones: list[Tombstone] = []
     for log in state.logs:

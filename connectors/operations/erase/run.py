@@ -48,7 +48,7 @@ from connectors.operations.erase.receipt import (
 from connectors.operations.erase.search import LEVELS, RUN_LEVEL, SNAPSHOT_LEVEL, KeySearch, SearchPlaces, SearchResult
 from connectors.operations.erase.source_records import SourceRecords
 from connectors.operations.erase.tombstones import Deletion, ToDelete, send
-from connectors.operations.get import compared_keys
+from connectors.operations.get import identities_of
 from connectors.operations.request_timeout import RequestTimeout
 from connectors.operations.worker_request import DEFAULT_TIMEOUT, POLL_MS, answered, request
 from connectors.runtime.request_handler import ERASE
@@ -280,7 +280,7 @@ class Eraser:
 
     def _compared(self, state: CatalogState) -> Sequence[bytes] | None:
         """Returns what the connector compares each key by; None if by its bytes. Raises RegistryError."""
-        return None if state.key_identity is None else compared_keys(self._connector, state, self._keys)
+        return None if state.key_identity is None else identities_of(self._connector, state, self._keys)
 
     def _taken_over(self, wanted: Request, lock: OwnerLock) -> dict[str, Any]:
         from connectors.operations.erase.take_over import run_and_erase  # it loads Spark
