@@ -115,7 +115,7 @@ def _damaged(storage: Storage, logs: Iterable[PartitionLog]) -> dict[TopicPartit
 
 def _left_out(log: PartitionLog, error: str) -> PartitionAnalysis:
     return PartitionAnalysis(
-        topic=log.topic, partition=log.partition, ingested=log.end, published=log.position, unread=error
+        topic=log.topic, partition=log.partition, ingested=log.end, published=log.position, error=error
     )
 
 

@@ -105,7 +105,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
 class PartitionAnalysis(OfPartition, Struct, frozen=True, kw_only=True):
     """A log as it is, and its outcome under each of the settings that were looked at.
 
-    `unread` is the error for which it was left out: in quarantine, or its files cannot be read. Then there are none.
+    `error` is that for which it was left out: in quarantine, or its files cannot be read. Then there are none.
     """
 
     topic: str
@@ -113,7 +113,7 @@ class PartitionAnalysis(OfPartition, Struct, frozen=True, kw_only=True):
     ingested: int
     published: int
     outcomes: tuple[Outcome, ...] = ()
-    unread: str | None = None
+    error: str | None = None
 
 
 class Example(Struct, frozen=True):

@@ -46,10 +46,10 @@ group by its own takes three times as long. Offsets may lie side by side, so tha
 worker was late by some thousand records, each publish read all keys, and it stayed late."""
 
 
-Ranges = tuple[OffsetRange, ...]
+OffsetRanges = tuple[OffsetRange, ...]
 
 
-def earlier_ranges(state: CatalogState, targets: Iterable[PublishTarget]) -> dict[TopicPartition, Ranges]:
+def earlier_ranges(state: CatalogState, targets: Iterable[PublishTarget]) -> dict[TopicPartition, OffsetRanges]:
     """Returns for each target what may hold other encodings of its keys: all that the log has below its start.
 
     Tombstones that a generation begins with stand for keys of the output, so they are below the start of every target.
@@ -86,7 +86,7 @@ def _below(log: PartitionLog, target: PublishTarget) -> OffsetRange:
 
 def _of_topic(
     logs: Mapping[TopicPartition, PartitionLog], targets: Sequence[PublishTarget]
-) -> dict[TopicPartition, Ranges]:
+) -> dict[TopicPartition, OffsetRanges]:
     """Returns the same for `targets`, which are all of one topic."""
     sent = {target.tp: between(logs[target.tp], logs[target.tp].start, target.end) for target in targets}
     encodings = encodings_of([piece.file for ranges in sent.values() for piece in ranges.file_ranges])
@@ -106,7 +106,7 @@ class EarlierKeys(Struct, frozen=True):
     """
 
     storage: Storage
-    ranges: Mapping[TopicPartition, Ranges]
+    ranges: Mapping[TopicPartition, OffsetRanges]
     together: MemoryBudget = TOGETHER
 
     def with_retired(self, records: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -122,7 +122,7 @@ class EarlierKeys(Struct, frozen=True):
 
 
 def _retiring(
-    storage: Storage, earlier: Mapping[TopicPartition, Ranges], held: Sequence[pa.RecordBatch]
+    storage: Storage, earlier: Mapping[TopicPartition, OffsetRanges], held: Sequence[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     named: dict[TopicPartition, list[pa.RecordBatch]] = {}
     for batch in held:
@@ -136,7 +136,9 @@ def _retiring(
         yield batch.append_column(_FIELD, _column(batch, known))
 
 
-def _keys_of_all(storage: Storage, tp: TopicPartition, earlier: Ranges, records: pa.Table) -> dict[bytes, list[bytes]]:
+def _keys_of_all(
+    storage: Storage, tp: TopicPartition, earlier: OffsetRanges, records: pa.Table
+) -> dict[bytes, list[bytes]]:
     """Returns what `_keys_of` does, of all ranges that are asked for `tp`."""
     first, *others = (_keys_of(storage, tp, offset_range, records) for offset_range in earlier)
     for keys_of_range in others:

@@ -38,7 +38,7 @@ def verify_footer(storage: Storage, file: RunFile) -> None:
     Raises MissingFileError, DamagedFileError; StorageError if the store does not answer.
     """
     if file.footer is not None:
-        with readable(storage, file.path), storage.open_input(file.path, file.file_bytes) as source:
+        with read_errors(storage, file.path), storage.open_input(file.path, file.file_bytes) as source:
             _verify_footer(storage, file, source)
 
 
@@ -50,7 +50,7 @@ def open_verified(storage: Storage, file: RunFile, footer: pq.FileMetaData | Non
 
     Raises MissingFileError, DamagedFileError; StorageError if the store does not answer, also within the block.
     """
-    with readable(storage, file.path), storage.open_input(file.path, file.file_bytes) as source:
+    with read_errors(storage, file.path), storage.open_input(file.path, file.file_bytes) as source:
         if footer is None:
             _verify_footer(storage, file, source)
             source.seek(0)
@@ -70,7 +70,7 @@ def _verify_footer(storage: Storage, file: RunFile, source: pa.NativeFile) -> No
 
 
 @contextmanager
-def readable(storage: Storage, path: str) -> Iterator[None]:
+def read_errors(storage: Storage, path: str) -> Iterator[None]:
     """Raises what the operating system refuses while an open file is read as a StorageError that names the file."""
     try:
         yield
@@ -119,7 +119,7 @@ def check_intact(storage: Storage, file: RunFile, before_reading: Callable[[int]
 
 def check_group(storage: Storage, file: RunFile, group: GroupNote) -> None:
     """Raises DamagedFileError if a row group of a file is not what was written, MissingFileError, StorageError."""
-    with readable(storage, file.path), storage.open_input(file.path, file.file_bytes) as source:
+    with read_errors(storage, file.path), storage.open_input(file.path, file.file_bytes) as source:
         source.seek(group.first)
         data = source.read(group.end - group.first)
     if not group.fits(data):
@@ -130,7 +130,7 @@ def check_group(storage: Storage, file: RunFile, group: GroupNote) -> None:
 def sha256_of(storage: Storage, path: str, size: int) -> str:
     """Reads all of a file of `size` bytes; returns its checksum in hex. Raises StorageError."""
     digest = hashlib.sha256()
-    with readable(storage, path), storage.open_input(path, size) as source:
+    with read_errors(storage, path), storage.open_input(path, size) as source:
         while data := source.read(_PIECE):
             digest.update(data)
     return digest.hexdigest()

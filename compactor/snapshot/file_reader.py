@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from compactor.errors import FoldError
-from compactor.runs.checksums import readable
+from compactor.runs.checksums import read_errors
 from compactor.snapshot.manifest import DataFile
 from compactor.storage.base import Storage
 
@@ -23,7 +23,7 @@ def open_parquet(storage: Storage, path: str, size: int) -> Iterator[pq.ParquetF
 
     Raises FoldError, also within the block, if it is damaged; MissingFileError, UnreadableFileError, StorageError.
     """
-    with readable(storage, path):
+    with read_errors(storage, path):
         try:
             with storage.open_input(path, size) as source, pq.ParquetFile(source) as opened:
                 yield opened

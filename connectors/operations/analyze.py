@@ -143,7 +143,7 @@ def _split(split: SplitKeys) -> SplitKeyCount:
     return SplitKeyCount(
         keys=split.keys,
         examples=tuple(
-            SplitKey(key=example.key, text=readable(example.key), partitions=example.partitions)
+            SplitKey(key=example.key, text=key_text(example.key), partitions=example.partitions)
             for example in split.examples
         ),
         outdated=split.outdated,
@@ -158,13 +158,13 @@ def _partition(partition: PartitionAnalysis) -> PartitionReport:
         partition=partition.partition,
         ingested=partition.ingested,
         published=partition.published,
-        unread=partition.unread,
+        unread=partition.error,
         present=present,
         changed=changed,
     )
 
 
-def readable(key: bytes) -> str:
+def key_text(key: bytes) -> str:
     """Returns `key` for a terminal, in at most LONGEST_KEY characters: as text if it is printable, else as hex."""
     try:
         text = key.decode()
@@ -204,9 +204,9 @@ def changed_settings(present: ConnectorConfig, changes: Mapping[str, str], path:
     """Returns `present`, which was read from `path`, with `changes`, checked as a file is. Raises ConfigError."""
     listed = ", ".join(f"{key}={value}" for key, value in changes.items())
     file = f"{path} with {listed}"
-    idle = f"has no bearing on what a fold does; those that have: {', '.join(BEARING)}."
+    no_bearing = f"has no bearing on what a fold does; those that have: {', '.join(BEARING)}."
     known = definitions(ConnectorConfig)
-    faults = [Fault(key, idle) for key in changes if key in known and key not in BEARING]
+    faults = [Fault(key, no_bearing) for key in changes if key in known and key not in BEARING]
     if faults:
         raise FaultyConfigError(file, faults)
     try:

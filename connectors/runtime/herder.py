@@ -73,12 +73,12 @@ class Herder:
         self._lock = threading.Lock()
         # Set by `begin`, once Spark is up: nothing is started before.
         self._context: RunContext | None = None
-        # Drawn by `take_locks`, on the thread of `_locks`; without one each connector draws its own.
+        # Drawn by `take_locks`, on the thread of `_lock_calls`; without one each connector draws its own.
         self._place = StartPlace(worker)
         # STOPPED connectors with an operation under way that allows no run (`stopped`).
         self._kept_stopped: set[str] = set()
         # Takes and gives back the locks of connectors and of the store, in the order in which that is asked for.
-        self._locks = CallQueue("owner-locks")
+        self._lock_calls = CallQueue("owner-locks")
 
     def _say_changed(self) -> None:
         self.changed()
@@ -92,12 +92,12 @@ class Herder:
         frozen while it takes them over, a worker that starts meanwhile comes later for each. A storage that does not
         answer is waited for no longer than `locks_ms`: the locks only inform commands.
         """
-        self._locks.ask(self._place.draw)
+        self._lock_calls.ask(self._place.draw)
         with self._lock:
             for name, spec in self.specs.all().items():
                 if spec.wants_supervisor:
-                    self._locks.ask(partial(self._take_lock, self._supervisor_of(name, spec)))
-        self._locks.wait(self._locks_ms / 1000)
+                    self._lock_calls.ask(partial(self._take_lock, self._supervisor_of(name, spec)))
+        self._lock_calls.wait(self._locks_ms / 1000)
 
     def _take_lock(self, supervisor: Supervisor) -> None:
         supervisor.take_lock(self._place.start)
@@ -148,7 +148,7 @@ class Herder:
 
     def _forget(self, name: str, supervisor: Supervisor) -> None:
         """Forgets a supervisor that has ended. Raises NoThreadError if none can be started to give its lock back."""
-        self._locks.ask(supervisor.release)
+        self._lock_calls.ask(supervisor.release)
         del self._supervisors[name]
 
     def fail(self, name: str, error: BaseException) -> None:
@@ -202,15 +202,15 @@ class Herder:
             supervisors = list(self._supervisors.values())
         with suppress(NoThreadError):  # the locks end with this process
             for supervisor in supervisors:
-                self._locks.ask(supervisor.release)
-            self._locks.ask(self.specs.release)
-        self._locks.wait((self._locks_ms if within_ms is None else min(within_ms, self._locks_ms)) / 1000)
+                self._lock_calls.ask(supervisor.release)
+            self._lock_calls.ask(self.specs.release)
+        self._lock_calls.wait((self._locks_ms if within_ms is None else min(within_ms, self._locks_ms)) / 1000)
         return [supervisor.error for supervisor in supervisors]
 
     @property
     def is_releasing(self) -> bool:
         """Whether locks are still being taken or given back."""
-        return not self._locks.wait(0)
+        return not self._lock_calls.wait(0)
 
     # What connector files say.
 
@@ -251,9 +251,10 @@ class Herder:
         if supervisor is None:
             return
         if supervisor.has_failed() and not (self._context and self._context.once):
-            waits = "connector file unchanged, waits for an outage to end: started again"
-            failed = "connector file unchanged, FAILED: started again"
-            _log.info(waits if supervisor.status.waits else failed, connector=name)
+            if supervisor.status.waits:
+                _log.info("connector file unchanged, waits for an outage to end: started again", connector=name)
+            else:
+                _log.info("connector file unchanged, FAILED: started again", connector=name)
             supervisor.restart()
         elif supervisor.is_alive():
             _log.info("connector file unchanged: left running", connector=name)
@@ -333,7 +334,7 @@ class Herder:
         with self._lock:
             if self._supervisors.get(name) is supervisor:
                 self._end(name, supervisor, finishes=False)
-        self._locks.wait(_ENDING_S)  # the operation takes the lock that is given back here
+        self._lock_calls.wait(_ENDING_S)  # the operation takes the lock that is given back here
 
 
 def _is_ending(supervisor: Supervisor) -> bool:

@@ -104,8 +104,7 @@ class RequestHandler:
                 self._check_visible(self._catalog.state)
                 return {"logs": msgspec.to_builtins(cleaned)}
             case "erase":
-                what = request.topics, request.snapshots, request.files
-                done = self._maintenance.erase(now_ms, *what, self._running)
+                done = self._maintenance.erase(now_ms, request.topics, request.snapshots, request.files, self._running)
                 self._check_visible(self._catalog.state)
                 return {"erased": msgspec.to_builtins(done)}
             case "release":
@@ -134,9 +133,9 @@ def requested_logs(request: Request, state: CatalogState) -> tuple[TopicPartitio
     """Returns the logs that `request` names, None if it names all. Raises BadRequestError if there are none."""
     if request.topic is None:
         return None
-    found = tuple(log.tp for log in state.logs_of(request.topic) if request.partition in (None, log.partition))
-    if found:
-        return found
+    named = tuple(log.tp for log in state.logs_of(request.topic) if request.partition in (None, log.partition))
+    if named:
+        return named
     where = f"topic {request.topic}" + ("" if request.partition is None else f", partition {request.partition}")
     known = ", ".join(sorted(state.topics)) or "none yet"
     raise BadRequestError(

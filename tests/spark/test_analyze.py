@@ -301,7 +301,7 @@ def test_a_file_that_cannot_be_read_concerns_its_partition(
         storage.create(path, content[:60] + b"?" * 60 + content[120:])
     settings = [EngineSettings(connector="c", policy=CompactionPolicy())]
     told = analyze(storage, state, settings, 9, partial(SparkCounts, spark, storage))
-    assert [bool(one.unread) for one in told.partitions] == [False, True]
+    assert [bool(one.error) for one in told.partitions] == [False, True]
     assert told.partitions[0].outcomes[0].effect.live == Amount(1, 101)
     assert told.partitions[1].outcomes == ()
 

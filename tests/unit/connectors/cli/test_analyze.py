@@ -18,7 +18,7 @@ from connectors.cli.commands import analyze
 from connectors.cli.options import CommandParts
 from connectors.errors import ConfigError
 from connectors.operations import analyze as operation
-from connectors.operations.analyze import AnalyzeReport, PartitionReport, SplitKey, SplitKeyCount, TopicReport, readable
+from connectors.operations.analyze import AnalyzeReport, PartitionReport, SplitKey, SplitKeyCount, TopicReport, key_text
 from tests.support.cli import NAME, ROOT, connector_file, invoke, keep, row, storage_of, worker_file
 from tests.support.clocks import ManualClock
 from tests.support.run_files import Row, run_rows, write_run
@@ -337,5 +337,5 @@ def test_every_field_is_documented(struct: type[Struct]) -> None:
 )
 def test_a_key_is_shown_safely(key: bytes, text: str) -> None:
     """Text where all of it can be printed, else hex, and never more than 40 characters of it."""
-    assert readable(key) == text
+    assert key_text(key) == text
     assert len(text) <= 40
