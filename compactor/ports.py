@@ -29,55 +29,45 @@ class Broker(Protocol):
 
         Their output partitions exist when it returns. Raises OutputError, UnreachableError.
         """
-        ...
 
     def ends(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Reads the last stable offsets of `partitions`, without those of topics that do not exist."""
-        ...
 
     def fence(self, buckets: Iterable[int]) -> None:
         """Fences every producer of `buckets`, as step T2 does: transactions that they left open are aborted."""
-        ...
 
     def positions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Position | None]:
         """Reads what the connector's group has committed, after pending transactions; None if there is nothing."""
-        ...
 
     def tail(self, state: CatalogState, log: PartitionLog) -> Tail:
         """Reads the last source offset of `log` in the output, of which no record may be hidden from readers.
 
         Raises NotVisibleError if an open transaction hides some for long: one of ours among them would be sent again.
         """
-        ...
 
     def publisher(self, state: CatalogState) -> Publisher:
         """Returns the publisher for Spark's tasks, into which it is pickled."""
-        ...
 
     def local_publisher(self, state: CatalogState, stopped: Callable[[], bool]) -> Publisher:
         """Returns the publisher for this process, which may keep its connections for the next publish.
 
         It ends soon, with an error, once `stopped` is true.
         """
-        ...
 
     def output_starts(self, state: CatalogState, topic: str) -> Mapping[int, int]:
         """Reads the low watermark of each output partition of the source topic `topic`."""
-        ...
 
     def hidden(self, state: CatalogState, topics: Collection[str]) -> Mapping[str, str]:
         """Waits a while until read_committed readers see all that was published of the source topics `topics`.
 
         Returns the topics of which they do not see all by then, each with the reason as a sentence.
         """
-        ...
 
     def resume_safe_ms(self, state: CatalogState, topic: str) -> int | None:
         """Reads for how many ms a reader of a snapshot of `topic` can go on from it in the output.
 
         None: for ever; 0 if no time can be promised.
         """
-        ...
 
 
 class Publisher(Protocol):
@@ -89,7 +79,6 @@ class Publisher(Protocol):
         `records` have the schema record.RUN, by partition and offset, rejected ones among them; a target may have none.
         Raises FencedError, PositionMovedError, PublishInterruptedError, OutcomeUnknownError.
         """
-        ...
 
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -115,15 +104,12 @@ class Fill(Protocol):
 
     def stop_with(self, stopped: Callable[[], bool]) -> None:
         """Has `fill` raise an error soon, in place of waiting for a schema, once `stopped` returns True."""
-        ...
 
     def close(self) -> None:
         """Lets go of connections; it is not used after that."""
-        ...
 
     def may_need(self, values: pa.Array) -> pa.Array:
         """Returns which of `values` (binary) may hold a placeholder; False is certain."""
-        ...
 
     def fill(self, value: bytes, headers: Headers, earlier: bytes | None, earlier_headers: Headers) -> Filled:
         """Returns `value` with the fields of `earlier` in place of placeholders, as far as it has them.
@@ -132,7 +118,6 @@ class Fill(Protocol):
         how a value is written, if a converter writes that there. Raises what asking for a schema raises; a value that
         cannot be read stays as it is.
         """
-        ...
 
 
 class ColumnLayout(NamedTuple):
@@ -163,15 +148,12 @@ class Survey(Protocol):
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Adds records (`key`, `value`, `headers`). Raises SnapshotError if nothing can be known of them for now."""
-        ...
 
     def kinds(self) -> Mapping[bytes, int]:
         """Returns what was collected, each with the number of its records, for `ColumnTypes.layout`."""
-        ...
 
     def close(self) -> None:
         """Lets go of connections; it is not used after that."""
-        ...
 
 
 class Decoder(Protocol):
@@ -183,11 +165,9 @@ class Decoder(Protocol):
         Raises SnapshotError as `Survey.add`, and PortionTooLargeError if the columns of these records would take too
         much memory: the caller then decodes fewer at a time. One record alone is never refused.
         """
-        ...
 
     def close(self) -> None:
         """Lets go of connections; it is not used after that."""
-        ...
 
 
 class ColumnTypes(Protocol):
@@ -196,29 +176,23 @@ class ColumnTypes(Protocol):
     @property
     def settings(self) -> str:
         """What differs between two that would make other columns of the same records."""
-        ...
 
     @property
     def needs_survey(self) -> bool:
         """Whether the columns depend on the types that the records have."""
-        ...
 
     @property
     def converter(self) -> Mapping[str, str]:
         """What reads and writes the bytes: its class under "class", and its settings; nothing of it is secret."""
-        ...
 
     def survey(self) -> Survey:
         """Returns what collects types, in a task."""
-        ...
 
     def layout(self, kinds: Mapping[bytes, int], kept: str | None, taken: Collection[str]) -> ColumnLayout:
         """Returns the columns of records of `kinds`, none named as one of `taken`; `kept` as `ColumnLayout` has it."""
-        ...
 
     def decoder(self, layout: ColumnLayout) -> Decoder:
         """Returns what decodes to `layout`, in a task."""
-        ...
 
 
 class TableVersion(NamedTuple):
@@ -250,18 +224,15 @@ class Tables(Protocol):
     @property
     def settings(self) -> str:
         """What differs between tables of two kinds or places."""
-        ...
 
     def commit(self, version: TableVersion) -> None:
         """Makes the topic's table equal `version`; does nothing if its newest commit of ours is of that snapshot.
 
         Raises SnapshotError, also if a newer owner has committed to the table.
         """
-        ...
 
     def purge(self, version: TableVersion) -> str | None:
         """Removes all versions of the topic's table but the newest, and the files that only they need, for an erasure.
 
         Of `version` it takes what names the table. Returns why some stay; None if none does. Raises SnapshotError.
         """
-        ...

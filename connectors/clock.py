@@ -15,19 +15,15 @@ class Clock(Protocol):
 
     def now_ms(self) -> int:
         """Returns wall time in ms since the epoch, as in a record's timestamp."""
-        ...
 
     def monotonic_ms(self) -> int:
         """Returns ms that never fall: for durations and deadlines."""
-        ...
 
     def wait_ms(self, ms: int, event: threading.Event) -> bool:
         """Waits until `event` is set or `ms` have passed; returns True if the event was set."""
-        ...
 
     def sleep_ms(self, ms: int) -> None:
         """Waits for `ms`."""
-        ...
 
 
 class SystemClock:

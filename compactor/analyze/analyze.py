@@ -47,25 +47,21 @@ class Counting(Protocol):
 
     def range_counts(self, bounds: Sequence[tuple[int, ...]]) -> list[RangeCounts]:
         """Returns what each log holds between its own `bounds`, which are at least one."""
-        ...
 
     def survivors(self, folds: Sequence[Fold], now_ms: int) -> dict[Fold, list[Survivors]]:
         """Returns by fold the last records of all keys, by what the fold makes of them at `now_ms`."""
-        ...
 
     def winners(self, folds: Sequence[Fold], now_ms: int, order: str) -> dict[Fold, list[Survivors]]:
         """Returns the same if a key has one winner over all partitions of a topic: by `order`, then by partition.
 
         Of a log that is the records of it that win.
         """
-        ...
 
     def split_keys(self, ranges: Fold) -> dict[str, SplitKeys]:
         """Returns by topic the keys that are live in several of its partitions, and the outdated records.
 
         Topics without any are left out.
         """
-        ...
 
 
 def is_little(logs: Iterable[PartitionLog], budget: MemoryBudget = COUNTED) -> bool:

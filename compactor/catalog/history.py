@@ -44,13 +44,7 @@ from compactor.catalog.commits import (
     view_of,
 )
 from compactor.catalog.hidden import all_gone
-from compactor.errors import (
-    BrokenChainError,
-    CatalogError,
-    DamagedError,
-    MissingFileError,
-    ReplacedCatalogError,
-)
+from compactor.errors import BrokenChainError, CatalogError, DamagedError, MissingFileError, ReplacedCatalogError
 from compactor.model.actions import Append, PlanFold, Publish
 from compactor.model.state import CatalogState
 from compactor.storage.base import Storage

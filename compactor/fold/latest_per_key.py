@@ -63,19 +63,15 @@ class FoldFilter(Protocol):
     @property
     def by_key(self) -> bool:
         """Whether only the latest record of every key is kept; otherwise nothing is folded."""
-        ...
 
     def of(self, logs: Sequence[int]) -> FoldFilter:
         """Returns the same for the ranges numbered `logs` alone; they are numbered from 0 again."""
-        ...
 
     def of_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Returns what is kept of `batch` (SCAN columns), which with `by_key` has latest and rejected records alone."""
-        ...
 
     def on_spark(self, frame: DataFrame) -> DataFrame:
         """Returns what is kept of `frame` (SCAN columns), of all its records."""
-        ...
 
 
 Work = Callable[[int, Iterator[pa.RecordBatch]], Iterable[pa.RecordBatch]]
@@ -129,4 +125,3 @@ class LatestPerKey(Protocol):
 
     def run(self, job: FoldJob) -> Folded:
         """Folds the ranges of `job` and does its work. Raises StorageError, FoldError, and what its work raises."""
-        ...

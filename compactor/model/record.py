@@ -33,7 +33,6 @@ class OfTopic(Protocol):
     @property
     def topic(self) -> str:
         """Its name."""
-        ...
 
 
 _OfTopic = TypeVar("_OfTopic", bound=OfTopic)

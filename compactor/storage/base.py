@@ -65,15 +65,12 @@ class Lock(Protocol):
 
     def write(self, data: bytes) -> None:
         """Writes what `Storage.locked_by` returns from now on."""
-        ...
 
     def is_current(self) -> bool:
         """Returns whether its file is still the one at its path: a folder may have been moved, or a disk unmounted."""
-        ...
 
     def release(self) -> None:
         """Gives the lock back; a second call does nothing."""
-        ...
 
 
 class Storage(Protocol):
@@ -85,27 +82,22 @@ class Storage(Protocol):
     @property
     def location(self) -> str:
         """The folder as it is shown in messages."""
-        ...
 
     @property
     def is_folder(self) -> bool:
         """Whether it is a folder of a file system, which Spark's JVM reads by its `url`; False for an object store."""
-        ...
 
     def read(self, path: str, at_most: int = SMALL_BYTES) -> bytes:
         """Reads the whole file; MissingFileError if it is absent.
 
         ForeignContentError if it has more than `at_most` bytes, which are not read, or is no file.
         """
-        ...
 
     def create(self, path: str, data: bytes) -> bool:
         """Creates `path` with `data` if it is absent; True if this call made it. Complete or absent, durable."""
-        ...
 
     def write(self, path: str, data: bytes) -> None:
         """Creates or replaces `path`; a reader sees the old or the new content. Durable."""
-        ...
 
     def replace(self, path: str, seen: bytes, data: bytes) -> bool:
         """Replaces `path` if its content is `seen`, in one step; True if this call did. Durable.
@@ -113,46 +105,37 @@ class Storage(Protocol):
         Every other caller that would replace the same content returns False. A store that cannot compare is asked
         right before: another writer may still come in between.
         """
-        ...
 
     @property
     def copies_files(self) -> bool:
         """Whether there is `copy`: not if a store may answer before a copy is complete."""
-        ...
 
     def copy(self, source: str, target: str) -> None:
         """Creates or replaces `target` with the content of `source`, if possible without reading it in a process.
 
         A reader sees the old or the new content. Durable. MissingFileError if `source` is absent.
         """
-        ...
 
     def link(self, path: str, folder: str) -> bool:
         """Lets the name `path` lead to `folder`, in one step even if it led elsewhere; False if there are no links."""
-        ...
 
     def list(self, folder: str) -> list[str]:
         """Lists names of files and folders directly inside `folder`, sorted; empty if it is absent.
 
         Every list ends within its `ListLimits`, or raises ForeignContentError or StorageError.
         """
-        ...
 
     def walk(self, folder: str) -> Files:
         """Lists all files anywhere below `folder`, sorted by path; empty if it is absent."""
-        ...
 
     def unfinished(self, folder: str) -> Files:
         """Lists temporary files below `folder`, of writers at work or dead. `list` and `walk` never show them."""
-        ...
 
     def delete(self, path: str) -> None:
         """Removes a file, if it is there."""
-        ...
 
     def delete_all(self, paths: Iterable[str]) -> None:
         """Removes files, those that are there, in as few requests as the store needs."""
-        ...
 
     def delete_own(self, paths: Iterable[str], is_own: Callable[[bytes], bool]) -> None:
         """Removes each file of which `is_own` is true, given its content; looks and removes in one step.
@@ -160,45 +143,36 @@ class Storage(Protocol):
         So no file goes that has taken the place of one by `replace`, or in a folder that was removed and made again. A
         store that cannot compare removes all of them: the caller has looked right before.
         """
-        ...
 
     def delete_folder(self, folder: str) -> None:
         """Removes `folder` and all that is in it, if it is there."""
-        ...
 
     def exists(self, path: str) -> bool:
         """Returns whether the file or folder is there."""
-        ...
 
     def open_input(self, path: str, size: int | None = None) -> pa.NativeFile:
         """Opens a file for random access; MissingFileError if it is absent.
 
         `size`: its bytes, if they are known, which spares a store a request.
         """
-        ...
 
     def open_output(self, path: str) -> AbstractContextManager[IO[bytes]]:
         """Opens a new file. It appears, complete and durable, when the block ends well, and not at all otherwise.
 
         StorageError if `path` exists already.
         """
-        ...
 
     def url(self, path: str) -> str:
         """Returns the URL of the file or folder as Spark and DuckDB read it."""
-        ...
 
     def sub(self, *parts: str) -> Storage:
         """Returns the storage of a folder deeper down, which need not exist."""
-        ...
 
     def lock(self, path: str) -> Lock | None:
         """Takes an exclusive lock named by the file `path`; None if another holds it. No promise rests on it."""
-        ...
 
     def locked_by(self, path: str) -> bytes | None:
         """Reads what the holder of the lock `path` wrote (b"" if nothing yet); None if it is free."""
-        ...
 
 
 def relative(path: str) -> str:

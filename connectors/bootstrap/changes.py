@@ -30,11 +30,9 @@ class ChangeDecoder(Protocol):
 
     def decoded(self, changes: Sequence[Change]) -> list[Change]:
         """Returns the changes with typed keys and fields. Raises UnreachableError if a registry does not answer."""
-        ...
 
     def close(self) -> None:
         """Closes connections."""
-        ...
 
 
 class Changes:

@@ -31,13 +31,7 @@ from connectors.chain.order_field import OrderField
 from connectors.chain.quoted_settings import Names
 from connectors.chain.routing import output_name
 from connectors.chain.rows import Piece, Rows
-from connectors.chain.spec import (
-    ChainSpec,
-    Resolve,
-    made,
-    options_of,
-    steps_of_records,
-)
+from connectors.chain.spec import ChainSpec, Resolve, made, options_of, steps_of_records
 from connectors.chain.task_growth import TaskGrowth
 from connectors.chain.truncates import Truncates, refusal
 from connectors.chain.unwrapped import Done, UnwrappingChain

@@ -54,18 +54,15 @@ class KeyIdentity(Protocol):
 
     def of(self, headers: Sequence[Header], key: bytes) -> Compared:
         """Returns what `key` is compared by. Raises DataError, RegistryError."""
-        ...
 
     def of_many(self, keys: pa.BinaryArray) -> ComparedParts:
         """Returns what `keys` of records without headers that name a schema are compared by, as far as columns say it.
 
         Those of the rest have to be found one by one. It asks no registry.
         """
-        ...
 
     def close(self) -> None:
         """Lets go of connections; it is not used after that."""
-        ...
 
 
 class JsonKeyIdentity:

@@ -20,7 +20,6 @@ class WrittenFields(ABC):
     @abstractmethod
     def names(self) -> Iterable[str]:
         """Returns the names of the fields; none if there is no row."""
-        ...
 
     @abstractmethod
     def get(self, name: str, longest: int) -> Any:
@@ -28,14 +27,11 @@ class WrittenFields(ABC):
 
         `longest`: what takes more bytes as it is written is not looked at, and is None as well.
         """
-        ...
 
     @abstractmethod
     def take(self, name: str, other: Self) -> bool:
         """Takes the value of a field from `other`; False if that has no such field, or one of another type."""
-        ...
 
     @abstractmethod
     def data(self) -> bytes:
         """Returns the message. Raises DataError for a value that does not fit."""
-        ...

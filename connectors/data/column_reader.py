@@ -24,8 +24,6 @@ class ColumnReader(Protocol):
     @property
     def schema(self) -> Schema:
         """The schema, which is a STRUCT's."""
-        ...
 
     def read(self, values: pa.Array, rows: NDArray[np.intp]) -> ReadColumns:
         """Reads those of `values` (binary) that are at `rows`, which rise; a value in any way unusual is left out."""
-        ...

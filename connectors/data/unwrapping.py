@@ -111,4 +111,3 @@ class Unwrapper(Protocol):
         Each value is written for the topic at its place of `topic_of` in `topics`. A value with which anything is
         unusual, or of a schema that was not met before, is not done: it is read by itself. No registry is asked.
         """
-        ...

@@ -18,14 +18,7 @@ from compactor.catalog.requests import Request
 from compactor.errors import OffsetChangeError, PositionError
 from compactor.failpoints import hit
 from compactor.generation.carried import write_carried
-from compactor.generation.plan import (
-    ChangePlan,
-    FoundPartition,
-    FoundTopic,
-    OffsetChange,
-    actions_of,
-    plan_change,
-)
+from compactor.generation.plan import ChangePlan, FoundPartition, FoundTopic, OffsetChange, actions_of, plan_change
 from compactor.generation.tombstones import Compare as CompareKey
 from compactor.generation.tombstones import write_tombstones
 from compactor.model.actions import Publish

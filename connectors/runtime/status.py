@@ -14,13 +14,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from compactor.decode_errors import UNDECODABLE, why
-from compactor.errors import (
-    ForeignContentError,
-    KeyfoldError,
-    MissingFileError,
-    RejectedRecordError,
-    StorageError,
-)
+from compactor.errors import ForeignContentError, KeyfoldError, MissingFileError, RejectedRecordError, StorageError
 from compactor.json_types import decoded_as
 from compactor.spark.errors import briefly
 from compactor.storage.base import Storage

@@ -41,15 +41,12 @@ class TableChange(Protocol):
 
     def write(self, rows: pa.Table) -> None:
         """Writes rows of one partition, with the version's columns, as one file; several threads may call it."""
-        ...
 
     def commit(self, removed: Sequence[TableFile], properties: Mapping[str, str]) -> None:
         """Commits what was written, without the files `removed`. Raises TableConflictError."""
-        ...
 
     def discard(self) -> None:
         """Removes what was written, after a conflict."""
-        ...
 
 
 class TableFiles(Protocol):
@@ -58,11 +55,9 @@ class TableFiles(Protocol):
     @property
     def format(self) -> TableFormat:
         """The types and names of the format."""
-        ...
 
     def head(self) -> TableHead | None:
         """Reads the newest version; None if there is no table. Raises SnapshotError if it cannot be written to."""
-        ...
 
     def begin(
         self, head: TableHead | None, schema: pa.Schema, replaced: Sequence[str] | None, keys: Sequence[str] = ()
@@ -72,12 +67,9 @@ class TableFiles(Protocol):
         `replaced`: every file is, and so are the columns of these names; None: some files stay. `keys`: the paths of
         the columns by which rows are told from now on, of which none is null; without any there is no such promise.
         """
-        ...
 
     def expire(self, keep: int) -> None:
         """Removes all versions but the newest `keep`, and the files that no version needs any more."""
-        ...
 
     def purge(self) -> str | None:
         """Removes all versions but the newest, with what the format's own files say of them; returns why some stay."""
-        ...

@@ -19,16 +19,7 @@ from connectors.data.growth import Made
 from connectors.data.kept import OfSchema
 from connectors.data.record import ConnectRecord, Header
 from connectors.data.schema import STRING, Field, Schema
-from connectors.data.unwrapping import (
-    AFTER,
-    BEFORE,
-    ENVELOPE,
-    EventForms,
-    Place,
-    RowAddition,
-    RowForm,
-    Unwrapping,
-)
+from connectors.data.unwrapping import AFTER, BEFORE, ENVELOPE, EventForms, Place, RowAddition, RowForm, Unwrapping
 from connectors.errors import DataError
 from connectors.options import Option, OptionsError
 from connectors.transforms.transform import Side, Transform, TruncateError

@@ -16,13 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from compactor.digits import whole
-from connectors.cli.options import (
-    JsonOption,
-    LossOption,
-    WorkerOption,
-    has_worker,
-    worker_of,
-)
+from connectors.cli.options import JsonOption, LossOption, WorkerOption, has_worker, worker_of
 from connectors.cli.output import say, say_json
 from connectors.errors import UsageError
 from connectors.progress.terminal import table

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from connectors.cli.options import (
-    ConnectorArgument,
-    TimeoutOption,
-    WorkerOption,
-    configs_of,
-    request_timeout,
-)
+from connectors.cli.options import ConnectorArgument, TimeoutOption, WorkerOption, configs_of, request_timeout
 from connectors.cli.output import say
 from connectors.operations.request_timeout import TIMEOUT_S
 

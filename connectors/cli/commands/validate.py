@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from connectors.cli.options import (
-    JsonOption,
-    WorkerOption,
-    has_worker,
-    warn_of_variables,
-    worker_path,
-)
+from connectors.cli.options import JsonOption, WorkerOption, has_worker, warn_of_variables, worker_path
 from connectors.cli.output import say
 from connectors.errors import ConfigError
 

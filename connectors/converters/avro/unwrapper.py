@@ -25,15 +25,7 @@ from connectors.converters.registered import MOST_IDS
 from connectors.converters.wire_format import WireFormat
 from connectors.data.kept import Kept
 from connectors.data.schema import Schema
-from connectors.data.unwrapping import (
-    AFTER,
-    BEFORE,
-    NewHeader,
-    Place,
-    Rows,
-    Unwrapped,
-    Unwrapping,
-)
+from connectors.data.unwrapping import AFTER, BEFORE, NewHeader, Place, Rows, Unwrapped, Unwrapping
 from connectors.errors import DataError
 from connectors.registry.answers import SchemaId
 
@@ -54,14 +46,12 @@ class KnownSchemas(Protocol):
 
     def known_reader(self, schema_id: SchemaId) -> AvroReader | None:
         """Returns how data with an id is read; None if it was not read before."""
-        ...
 
     def known_prefix(self, topic: str, schema: Schema, form: str) -> bytes | None:
         """Returns what goes before bytes of `form` that are a value of `schema`, for a record of `topic`.
 
         None if such a value was not written before, or is to be written otherwise. Raises DataError.
         """
-        ...
 
 
 class AvroUnwrapper:

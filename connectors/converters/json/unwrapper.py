@@ -43,18 +43,15 @@ class KnownEnvelopes(Protocol):
 
         Raises DataError, MsgspecError, UnicodeError.
         """
-        ...
 
     def known_schema(self, text: bytes) -> Schema | None:
         """Returns the schema of a text; None if it was not read before, or is null."""
-        ...
 
     def before_payload(self, schema: Schema) -> bytes:
         """Returns what is written before a value of `schema`, after which a bracket follows; nothing without schemas.
 
         Raises DataError.
         """
-        ...
 
 
 class _Events(msgspec.Struct, frozen=True):
