@@ -34,7 +34,7 @@ from connectors.source.read_task import read_in_driver
 from connectors.source.subscription import Subscription
 from connectors.source.topics import SharedAnswers, shared_answers
 from connectors.spark import session, stream
-from connectors.spark.query_folder import query_folder
+from connectors.spark.stream import query_folder
 from connectors.threads import CancellableThread, let_go
 
 if TYPE_CHECKING:

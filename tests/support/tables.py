@@ -15,7 +15,7 @@ from pyiceberg.table import Table
 from compactor.ports import TableVersion
 from compactor.storage.local import LocalStorage
 from connectors.config.connector import ConnectorConfig
-from connectors.runtime.open_tables import tables_of
+from connectors.runtime.components import tables_of
 from connectors.tables.table_files import TableChange, TableFiles, TableHead
 from connectors.tables.topic_tables import TopicTables
 

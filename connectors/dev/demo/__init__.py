@@ -3,6 +3,6 @@
 folder.py   the folder: worker file, connector file, broker, store, snapshots
 data.py     the flights out of New York in 2013, in order, as records
 load.py     from there into a topic
-readback.py the topics as any consumer sees them, the snapshot as any reader of Parquet does
-steps.py    one after the other, timed        report.py   what a person reads at the end
+steps.py    one after the other, timed, then read back as any consumer and any reader of Parquet does
+report.py   what a person reads at the end
 """

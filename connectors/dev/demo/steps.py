@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+import msgspec
+from confluent_kafka import Message, TopicPartition
 from msgspec import Struct
 
 from connectors.clock import Clock
-from connectors.dev.demo import load, readback
-from connectors.dev.demo.data import FLIGHTS, flights
+from connectors.dev.demo import load
+from connectors.dev.demo.data import FLIGHTS, INSTALL, flights
 from connectors.dev.demo.folder import DemoFolder, shown
-from connectors.dev.demo.readback import TopicCount
 from connectors.dev.embedded_kafka import EmbeddedKafka
-from connectors.errors import EXIT_FAILED, ConnectorError
+from connectors.errors import EXIT_FAILED, ConfigError, ConnectorError
+from connectors.kafka.admin import Admin
+from connectors.kafka.client_settings import Setting
+from connectors.kafka.errors import reading
 from connectors.progress.observer import Observer, observing
+from connectors.sinks.output_reader import OutputPartitionReader
 
 CONNECTOR: Final = "flights"
 OUTPUT: Final = "flights.compacted"
@@ -47,8 +53,8 @@ class DemoRun(Struct, frozen=True):
     loaded: int
     output: TopicCount
     dead_letters: TopicCount
-    snapshot: readback.Snapshot
-    answer: readback.QueryAnswer
+    snapshot: Snapshot
+    answer: QueryAnswer
     seconds: dict[str, float]
 
 
@@ -90,10 +96,10 @@ def _with_broker(folder: DemoFolder, bootstrap: str, clock: Clock, timer: Timer)
     with timer.step("keyfold run --once"):
         _run(folder)
     with timer.step("read the outputs back"):
-        output, dead_letters = readback.count(bootstrap, OUTPUT), readback.count(bootstrap, DEAD_LETTERS)
+        output, dead_letters = count(bootstrap, OUTPUT), count(bootstrap, DEAD_LETTERS)
     with timer.step("query the snapshot"):
-        snapshot = readback.newest_snapshot(folder.snapshots, CONNECTOR, load.TOPIC)
-        answer = readback.carriers(snapshot.path, shown(snapshot.path))
+        snapshot = newest_snapshot(folder.snapshots, CONNECTOR, load.TOPIC)
+        answer = carriers(snapshot.path, shown(snapshot.path))
     return DemoRun(bootstrap, loaded, output, dead_letters, snapshot, answer, timer.seconds)
 
 
@@ -119,3 +125,86 @@ def _run(folder: DemoFolder) -> None:
         raise
     if code != 0:
         raise RunFailedError(code)
+
+
+_CARRIERS: Final = """\
+SELECT carrier, count(*) AS aircraft,
+       strftime(max(_timestamp) AT TIME ZONE 'UTC', '%Y-%m-%dT%H:%MZ') AS last_seen
+FROM '{data}'
+GROUP BY carrier ORDER BY aircraft DESC, carrier LIMIT 5"""
+
+
+class TopicCount(Struct, frozen=True):
+    """How much is in a topic: records, among them tombstones, and how many different keys."""
+
+    records: int
+    tombstones: int
+    keys: int
+
+
+def count(bootstrap: str, topic: str) -> TopicCount:
+    """Reads `topic` from start to end; raises UnreachableError if its end does not come in time."""
+    records = tombstones = 0
+    keys: set[bytes] = set()
+    for message in read(bootstrap, topic):
+        records += 1
+        tombstones += message.value() is None
+        key = message.key()
+        if key is not None:
+            keys.add(key)
+    return TopicCount(records, tombstones, len(keys))
+
+
+def read(bootstrap: str, topic: str) -> Iterator[Message]:
+    """Yields every record of `topic` up to its last stable offsets of now, partition by partition."""
+    config: dict[str, Setting] = {"bootstrap.servers": bootstrap}
+    partitions = Admin(config).describe([topic])[topic].partitions
+    with reading(config, f"The demo's topic {topic}", topic):
+        for partition in range(partitions):
+            reader = OutputPartitionReader(config, TopicPartition(topic, partition))
+            yield from reader.read(*reader.bounds())
+
+
+class Snapshot(Struct, frozen=True):
+    """A finished snapshot: its folder, and how many records its manifest promises."""
+
+    path: Path
+    records: int
+    files: int
+
+
+class QueryAnswer(Struct, frozen=True):
+    """A query and what came back."""
+
+    sql: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[object]]
+
+
+def newest_snapshot(location: Path, connector: str, topic: str) -> Snapshot:
+    """Returns the snapshot that LATEST names."""
+    folder = location / connector / topic
+    path = folder / (folder / "LATEST").read_text(encoding="utf-8").strip()
+    manifest = msgspec.json.decode((path / "_manifest.json").read_bytes())
+    return Snapshot(path, manifest["records"], len(manifest["files"]))
+
+
+def carriers(snapshot: Path, as_shown: str) -> QueryAnswer:
+    """Queries the carriers with the most aircraft, and when one of theirs last left; `as_shown` is the folder's name.
+
+    Raises ConfigError if DuckDB is not installed.
+    """
+    try:
+        import duckdb
+    except ImportError:
+        raise ConfigError("The demo's duckdb is not installed.", INSTALL) from None
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        answer = connection.execute(_CARRIERS.format(data=_data(str(snapshot))))
+        columns = [column[0] for column in answer.description or ()]
+        return QueryAnswer(_CARRIERS.format(data=_data(as_shown)), columns, answer.fetchall())
+
+
+def _data(folder: str) -> str:
+    """Returns the pattern of a snapshot's files for a text of SQL; DuckDB takes what stands in brackets literally."""
+    return re.sub(r"[*?[]", r"[\g<0>]", folder).replace("'", "''") + "/data/*.parquet"

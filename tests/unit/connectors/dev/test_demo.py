@@ -13,9 +13,8 @@ from connectors.cli.commands.demo import own_command
 from connectors.config.files import load_connector, load_worker
 from connectors.dev.demo import data, steps
 from connectors.dev.demo.folder import DemoFolder, shown
-from connectors.dev.demo.readback import QueryAnswer, Snapshot, TopicCount, carriers, newest_snapshot
 from connectors.dev.demo.report import report
-from connectors.dev.demo.steps import DemoRun
+from connectors.dev.demo.steps import DemoRun, QueryAnswer, Snapshot, TopicCount, carriers, newest_snapshot
 from connectors.errors import ConfigError
 from tests.support.cli import invoke
 

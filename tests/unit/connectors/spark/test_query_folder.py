@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from connectors.spark.query_folder import query_folder
+from connectors.spark.stream import query_folder
 from tests.support.cli import environment
 
 WORKER = """
 import sys
-from connectors.spark.query_folder import query_folder
+from connectors.spark.stream import query_folder
 with query_folder() as checkpoint:
     if "begun" not in sys.argv:
         checkpoint.mkdir()
