@@ -43,7 +43,7 @@ def forms(text: str) -> Iterator[str]:
     yield json.dumps(text)[1:-1]
     plain = json.dumps(text, ensure_ascii=False)[1:-1]
     # Go and Gson write these as Unicode has them.
-    yield from (plain, *(re.sub(some, lambda found: f"\\u{ord(found[0]):04x}", plain) for some in ("[&<>]", "[&<>'=]")))
+    yield from (plain, *(re.sub(some, lambda match: f"\\u{ord(match[0]):04x}", plain) for some in ("[&<>]", "[&<>'=]")))
     yield plain.replace("/", "\\/")  # PHP, json-simple
     yield re.sub("[&<>'+`\\x7f-\\uffff]", lambda char: f"\\u{ord(char[0]):04X}", plain)  # .NET
     yield from (html.escape(text, quote=False), html.escape(text))

@@ -181,7 +181,7 @@ class KnownValues:
         self._lock = threading.Lock()
         # Of files, which only operators write, and of REST. Changed under the lock.
         self._of_files, self._of_rest = _Remembered(None), _Remembered(heaviest)
-        # How often something was remembered: what was made of all this is made anew once it has changed.
+        # How often something was remembered: what was made of all this is made again once it has changed.
         self.version = 0
         # What is hidden everywhere, of files and of REST; None once a value has come that is not in it. Replaced as a
         # whole, and made when it is read: many values come at a time.
@@ -394,7 +394,7 @@ def _is_credential(scheme: str, token: str) -> bool:
 def _name(written: str) -> str:
     """Returns the name of a placeholder, which is one for all ways to write its path.
 
-    Paths with `..` are followed, as links decide where they lead; others are not, as a secret that is replaced may
+    Paths with `..` are followed, as links decide what they lead to; others are not, as a secret that is replaced may
     be the same link to another file.
     """
     provider, _, argument = written[2:-1].partition(":")

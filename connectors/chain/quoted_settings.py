@@ -1,7 +1,7 @@
 """Names the settings with placeholders that an error of a record may quote, at each place of a chain.
 
 An error of a record quotes the record, so it is never searched for secrets: what was hidden would tell the record's
-author that a guess was right. What keeps secrets out of it is where its parts come from. Ours hold none, a server's are
+author that a guess was right. What keeps secrets out of it is the origin of its parts. Ours hold none, a server's are
 masked before they are put in, and a password is quoted by no class. What is left are other settings, which a class may
 quote and a transform may put into the record. If one of them has a placeholder, the error is not shown from there on.
 """
@@ -65,7 +65,7 @@ def _of_transforms(chain: ChainSpec, count: int) -> Iterator[str]:
 
 
 def _of_class(own: ClassSpec, classes: ClassNames, prefix: str) -> Iterator[str]:
-    """Yields those of one class; settings that the class does not know are read by nobody."""
+    """Yields those of one class; no class reads a setting that it does not know."""
     texts = {name: text for name, text in own.texts.items() if has_placeholder(text)}
     if texts:
         quoted = {option.name for option in classes.find(own.name).of.load().OPTIONS if option.may_be_quoted}

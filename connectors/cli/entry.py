@@ -52,7 +52,7 @@ def _leave(*_: object) -> None:
 
 
 def _unraisable(what: sys.UnraisableHookArgs) -> None:
-    """Raises again a Ctrl-C that came where Python can raise nothing: in a callback of an import, in a destructor.
+    """Raises again a Ctrl-C that came as Python could raise nothing: in a callback of an import, in a destructor.
 
     A moment later, as the hook itself can raise nothing either. It goes to the main thread, so that its wait ends.
     """

@@ -82,5 +82,5 @@ class JsonLines:
             watched = select.poll()
             watched.register(self._out.fileno(), 0)
             return not watched.poll(0)
-        except OSError:  # no file behind it, as in a test
+        except OSError:  # it has no file, as in a test
             return True

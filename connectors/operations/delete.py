@@ -200,7 +200,7 @@ def refuse_begun_anew(preview: DeletionPreview, connector: ConnectorConfig, admi
 def carry_out(
     storage: Storage, plan: DeletionPlan, connector: ConnectorConfig, admin: Admin, location: Storage | None
 ) -> None:
-    """Takes steps X3 to X5; what is gone already is skipped. `location` is where snapshots are kept.
+    """Takes steps X3 to X5; what is gone already is skipped. `location` has the snapshots.
 
     Raises UnreachableError, NotAllowedError, ConnectorError, StorageError: then the next delete goes on.
     """

@@ -1,6 +1,6 @@
 """Finds what there is of a connector that is to be deleted; changes nothing.
 
-Of a connector whose storage is lost only its committed positions are known: which catalog wrote them, and for which
+Of a connector that has lost its storage only its committed positions are known: which catalog wrote them, and for which
 output topic. A snapshot is a catalog's by its mark or its manifest, which name the catalog's id; one that names none
 is left.
 """
@@ -96,7 +96,7 @@ class DeletionPreview(NamedTuple):
 def preview_of(
     storage: Storage, connector: ConnectorConfig, admin: Admin, location: Storage | None, *, with_outputs: bool
 ) -> DeletionPreview:
-    """Finds what there is of `connector`, whose folder is `storage` and whose snapshots are in `location`.
+    """Finds what there is of `connector`, which has the folder `storage`, and its snapshots in `location`.
 
     Changes nothing. Raises UnreachableError, NotAllowedError, StorageError; CatalogError if the folder is another
     connector's.

@@ -163,7 +163,7 @@ class Description(Struct, frozen=True, kw_only=True):
 
 
 def changed(state: CatalogState, ids: Mapping[str, str | None]) -> dict[str, str]:
-    """Returns what became of the topics whose id, as the brokers say it now, is not the one that was read.
+    """Returns what became of the topics that have another id now, as the brokers say it, than the one that was read.
 
     The end of a partition of such a topic says nothing of our offsets.
     """

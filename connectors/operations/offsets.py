@@ -47,7 +47,7 @@ Report: TypeAlias = Callable[[tuple[ChangedLog, ...]], object]
 
 
 def _nothing(_: tuple[ChangedLog, ...]) -> None:
-    """Reports to nobody: the error says that the change stands."""
+    """Reports nothing: the error says that the change stands."""
 
 
 def kept_state(worker: WorkerConfig, name: str) -> CatalogState:
@@ -95,7 +95,7 @@ def alter_offsets(
     *,
     accepts_loss: bool = False,
 ) -> tuple[ChangedLog, ...]:
-    """Sets from where partitions of a connector that no worker runs go on; None is the start of the source.
+    """Sets the offsets from which partitions of a connector that no worker runs go on; None is the start of the source.
 
     Raises as `change_offsets`.
     """

@@ -1,6 +1,6 @@
-"""Rebuilds the catalog of a connector whose storage is lost, from its output: steps R1 to R6 of docs/protocol.md.
+"""Rebuilds the catalog of a connector that has lost its storage, from its output: steps R1 to R6 of docs/protocol.md.
 
-The records come from the output, what they are from its headers, and up to where they go from the committed positions.
+The records come from the output, what they are from its headers, and how far they go from the committed positions.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ def release(
     partition: int,
     timeout: RequestTimeout = DEFAULT_TIMEOUT,
 ) -> bool:
-    """Ends the quarantine of a partition whose files are back; returns False if it was in none.
+    """Ends the quarantine of a partition that has its files back; returns False if it was in none.
 
     Raises StorageError if a file is still missing or damaged, UsageError if there is no such log, UnreachableError.
     """

@@ -9,7 +9,7 @@ TIMEOUT_S: Final = 60
 
 
 class RequestTimeout(NamedTuple):
-    """For how many seconds a command waits for a worker's answer, and where it says what it waits for."""
+    """For how many seconds a command waits for a worker's answer, and what it tells of that."""
 
     seconds: float = TIMEOUT_S
     say: Callable[[str], object] = lambda _: None

@@ -237,7 +237,7 @@ def _check_same(progress: _Progress | None, begun: _Progress, done: int) -> None
 
 
 def _timeless(footer: pq.FileMetaData, name: str) -> int:
-    """Counts the records whose time, the column `name`, is null."""
+    """Counts the records without a time: with null in the column `name`."""
     paths = (footer.schema.column(number).path for number in range(len(footer.schema)))
     at = next(number for number, path in enumerate(paths) if path == name)
     columns = (footer.row_group(number).column(at) for number in range(footer.num_row_groups))

@@ -53,7 +53,7 @@ class BrokerQuestions:
         self.unanswered: UnreachableError | None = None
 
     def faults(self, config: ConnectorConfig, worker: WorkerConfig) -> tuple[Fault, ...]:
-        """Returns what the brokers have against a connector, whose settings may be a part of its file's."""
+        """Returns what the brokers have against a connector; its settings may be a part of its file's."""
         if self.unanswered is not None:
             return ()
         try:

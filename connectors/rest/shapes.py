@@ -21,7 +21,7 @@ class ErrorMessage(BaseModel):
 
 
 class ServerInfo(BaseModel):
-    """The worker's version, and the id of its Kafka cluster; "" where that has not been asked yet."""
+    """The worker's version, and the id of its Kafka cluster; "" if that has not been asked yet."""
 
     version: str
     commit: str

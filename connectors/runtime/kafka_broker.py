@@ -116,12 +116,12 @@ class KafkaBroker:
         Raises SourceMissingError, SourceChangedError, OutputError, NotAllowedError, UnreachableError.
         """
         self._ensure_dead_letters()
-        found = self._described(state)
+        topics = self._described(state)
         known = state.topics
-        faulty = self._closed_by_id(known, found)
-        require_another(faulty, found)
-        sound = {name: info for name, info in found.items() if name not in faulty}
-        closed = [CloseTopic(topic=name, reason=why) for name in known if (why := self._gone(known[name], found))]
+        faulty = self._closed_by_id(known, topics)
+        require_another(faulty, topics)
+        sound = {name: info for name, info in topics.items() if name not in faulty}
+        closed = [CloseTopic(topic=name, reason=why) for name in known if (why := self._gone(known[name], topics))]
         self._check([known[name] for name in known if name in sound])
         reopened = [ReopenTopic(topic=name) for name, topic in known.items() if topic.closed and name in sound]
         added = added_topics(self._admin, self._connector, state, sound.values(), self._others)
@@ -135,14 +135,15 @@ class KafkaBroker:
         answer is found out by reading. Raises SourceChangedError and DataLossError if no other topic is left.
         """
         named = [name for name in state.topics if matches(self._connector, name)]
-        found = described(self._admin.describe, named, known=self._awaited(state))
-        faulty = self._closed_by_id(state.topics, found)
-        asked = [log for log in state.logs if log.topic in found and log.topic not in faulty]
+        topics = described(self._admin.describe, named, known=self._awaited(state))
+        faulty = self._closed_by_id(state.topics, topics)
+        asked = [log for log in state.logs if log.topic in topics and log.topic not in faulty]
         starts, ends = self._bounds([log.tp for log in asked])
         for log in asked:
-            one = closed_by_log(self._connector.name, log, starts.get(log.tp), ends.get(log.tp), skip_lost=self._skips)
-            faulty |= {log.topic: one} if one else {}
-        require_another(faulty, found)
+            start, end = starts.get(log.tp), ends.get(log.tp)
+            closed = closed_by_log(self._connector.name, log, start, end, skip_lost=self._skips)
+            faulty |= {log.topic: closed} if closed else {}
+        require_another(faulty, topics)
         return tuple(self._close(state, faulty))
 
     @_retried("topics of a batch")
@@ -152,15 +153,15 @@ class KafkaBroker:
         names = sorted(
             {read.tp.topic for read in reads if read.tp not in known and matches(self._connector, read.tp.topic)}
         )
-        found = self._admin.describe(names)
-        sound = {name: info for name, info in found.items() if name not in self._closed_by_id(state.topics, found)}
+        topics = self._admin.describe(names)
+        sound = {name: info for name, info in topics.items() if name not in self._closed_by_id(state.topics, topics)}
         self._check([state.topics[name] for name in sound if name in state.topics])
         starts = {read.tp: read.lo for read in reversed(reads)}
         return added_topics(self._admin, self._connector, state, sound.values(), self._others, starts)
 
     @_retried("ends of the source")
     def ends(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Returns the last stable offsets of those of `partitions` whose topics exist."""
+        """Returns the last stable offsets of those of `partitions` that have a topic."""
         wanted = list(partitions)
         there = self._admin.describe({tp.topic for tp in wanted})
         return self._admin.ends([tp for tp in wanted if tp.topic in there])
@@ -291,36 +292,36 @@ class KafkaBroker:
         """Describes the topics that the connector names and that exist. Raises SourceMissingError."""
         known = self._awaited(state)
         named = self._connector.topics or select(self._connector, self._admin.list_topics())
-        found = described(self._admin.describe, known.union(named), known=known)
-        absent = [name for name in missing(self._connector, found) if name not in state.topics]
+        topics = described(self._admin.describe, known.union(named), known=known)
+        absent = [name for name in missing(self._connector, topics) if name not in state.topics]
         if absent:
             raise SourceMissingError(
                 f"Connector {self._connector.name}: source topic {absent[0]} does not exist.",
                 "Create it, or correct topics.",
             )
-        return found
+        return topics
 
     def _awaited(self, state: CatalogState) -> set[str]:
         """Returns the known topics that count as deleted only when no broker has known them for a while."""
         open_ = (topic.topic for topic in state.topics.values() if topic.closed is None or is_faulty(topic))
         return {name for name in open_ if matches(self._connector, name)}
 
-    def _gone(self, topic: Topic, found: Mapping[str, TopicInfo]) -> str | None:
+    def _gone(self, topic: Topic, topics: Mapping[str, TopicInfo]) -> str | None:
         """Returns why `topic` is to be closed: it was deleted, or is no longer named. None if it stays as it is."""
-        if topic.topic in found or topic.closed in (DELETED, CUT_DELETED, UNNAMED):
+        if topic.topic in topics or topic.closed in (DELETED, CUT_DELETED, UNNAMED):
             return None
         if matches(self._connector, topic.topic):
             return CUT_DELETED if topic.closed == TRUNCATED else DELETED
         return None if is_faulty(topic) else UNNAMED
 
-    def _closed_by_id(self, known: Mapping[str, Topic], found: Mapping[str, TopicInfo]) -> dict[str, ClosedTopic]:
-        """Returns the topics of `found` that are closed by a fault, or have to be, by name; see `closed_by_id`."""
-        there = (
+    def _closed_by_id(self, known: Mapping[str, Topic], topics: Mapping[str, TopicInfo]) -> dict[str, ClosedTopic]:
+        """Returns the topics of `topics` that are closed by a fault, or have to be, by name; see `closed_by_id`."""
+        closed = (
             closed_by_id(self._connector.name, known[name], info.id, skip_lost=self._skips)
-            for name, info in found.items()
+            for name, info in topics.items()
             if name in known
         )
-        return {one.topic: one for one in there if one is not None}
+        return {topic.topic: topic for topic in closed if topic is not None}
 
     @property
     def _skips(self) -> bool:
@@ -332,21 +333,20 @@ class KafkaBroker:
         What has closed a topic for a bad record has logged that.
         """
         for name in sorted(name for name in faulty.keys() - self._logged if not state.topics[name].is_rejected):
-            one = faulty[name]
-            _log.error(
-                "source topic set aside, the others go on", topic=name, error=f"{one.error.message} {advice(one.fault)}"
-            )
+            closed = faulty[name]
+            error = f"{closed.error.message} {advice(closed.fault)}"
+            _log.error("source topic set aside, the others go on", topic=name, error=error)
         self._logged |= faulty.keys()
         return [
-            CloseTopic(topic=name, reason=one.fault)
-            for name, one in faulty.items()
-            if state.topics[name].closed != one.fault
+            CloseTopic(topic=name, reason=closed.fault)
+            for name, closed in faulty.items()
+            if state.topics[name].closed != closed.fault
         ]
 
     def _bounds(
         self, partitions: Sequence[TopicPartition]
     ) -> tuple[Mapping[TopicPartition, int], Mapping[TopicPartition, int]]:
-        """Returns log starts and last stable offsets; none where the brokers do not answer."""
+        """Returns log starts and last stable offsets; none if the brokers do not answer."""
         try:
             return self._admin.starts(partitions), self._admin.ends(partitions)
         except (UnreachableError, PublishInterruptedError):
@@ -357,10 +357,10 @@ class KafkaBroker:
         for topic in topics:
             self._check_name(topic)
         outputs = {topic.output: topic for topic in topics if topic.output is not None}
-        found = described(self._admin.describe, outputs, known=outputs)
+        described_outputs = described(self._admin.describe, outputs, known=outputs)
         for topic in outputs.values():
-            self._check_id(topic, found)
-            check_spread(self._connector, topic, found)
+            self._check_id(topic, described_outputs)
+            check_spread(self._connector, topic, described_outputs)
         self._check_settings(outputs)
 
     def _check_name(self, topic: Topic) -> None:
@@ -372,9 +372,9 @@ class KafkaBroker:
                 "Set output.topic back, or use a new connector name for the new output topic.",
             )
 
-    def _check_id(self, topic: Topic, found: Mapping[str, TopicInfo]) -> None:
+    def _check_id(self, topic: Topic, described_outputs: Mapping[str, TopicInfo]) -> None:
         output = topic.output or ""
-        info = found.get(output)
+        info = described_outputs.get(output)
         if info is None or info.id != topic.output_id:
             what = "was deleted" if info is None else f"was recreated (its id was {topic.output_id}, now {info.id})"
             raise OutputError(

@@ -83,10 +83,10 @@ def every_log(
     """
 
     def choose(state: CatalogState) -> OffsetChange:
-        named = {name for name, one in state.topics.items() if topic == name or one.closed != UNNAMED}
+        named = {name for name, known in state.topics.items() if topic == name or known.closed != UNNAMED}
         mine = [log.tp for log in state.logs if topic in (None, log.topic) and log.topic in named]
-        found = [tp for tp in mine if partition in (None, tp.partition)]
-        return OffsetChange(offsets=dict.fromkeys(found), anew=anew, accepts_loss=accepts_loss)
+        asked = [tp for tp in mine if partition in (None, tp.partition)]
+        return OffsetChange(offsets=dict.fromkeys(asked), anew=anew, accepts_loss=accepts_loss)
 
     return choose
 
@@ -120,7 +120,7 @@ def after_truncates(
 
 
 class OffsetChanger:
-    """Changes the offsets of a connector that this process has just taken over, whose producers are fenced."""
+    """Changes the offsets of a connector that this process has just taken over: its producers are fenced."""
 
     def __init__(
         self,
@@ -179,49 +179,49 @@ class OffsetChanger:
         state = self._catalog.state
         named = sorted({tp.topic for tp in change.offsets if tp.topic in state.topics})
         outputs = {state.topics[name].output for name in named} - {None}
-        found = self._admin.describe([*named, *(output for output in outputs if output is not None)])
+        described = self._admin.describe([*named, *(output for output in outputs if output is not None)])
         return {
             name: FoundTopic(
-                found[name].id,
-                self._output_id(change, state.topics[name], found),
+                described[name].id,
+                self._output_id(change, state.topics[name], described),
                 is_cut=state.topics[name].closed in (TRUNCATED, CUT_DELETED),
-                partitions=found[name].partitions,
-                outputs=found.get(state.topics[name].output or "", found[name]).partitions,
+                partitions=described[name].partitions,
+                outputs=described.get(state.topics[name].output or "", described[name]).partitions,
             )
             for name in named
-            if name in found
+            if name in described
         }
 
-    def _output_id(self, change: OffsetChange, topic: Topic, found: Mapping[str, TopicInfo]) -> str | None:
+    def _output_id(self, change: OffsetChange, topic: Topic, described: Mapping[str, TopicInfo]) -> str | None:
         if topic.output is None:
             return None
         logs = [log.tp for log in self._catalog.state.logs_of(topic.topic)]
         if all(change.offsets.get(tp, 0) is None for tp in logs):
-            partitions = found[topic.topic].partitions if topic.outputs is UNSET else topic.outputs
+            partitions = described[topic.topic].partitions if topic.outputs is UNSET else topic.outputs
             if change.scope not in (None, self._catalog.state.scope):  # it never grows for a change that may be refused
-                partitions = found.get(topic.output, found[topic.topic]).partitions
+                partitions = described.get(topic.output, described[topic.topic]).partitions
             wanted = WantedOutput(topic.topic, topic.output, partitions, topic.output_id)
             return output_topic.ensure(self._admin, self._connector, [wanted])[topic.output]
-        return found[topic.output].id if topic.output in found else ""
+        return described[topic.output].id if topic.output in described else ""
 
     def _resolve(
         self, change: OffsetChange, topics: Mapping[str, FoundTopic], now_ms: int
     ) -> dict[TopicPartition, ResumePoint | None]:
-        """Returns from where publishing would go on, None if that is not known; the catalog catches up first."""
+        """Returns from which point each log would be published on, None if unknown; the catalog catches up first."""
         state = self._catalog.state
         named = {tp.topic for tp in change.offsets} if state.is_of_topics else set()
         logs = [log for log in state.logs if log.topic in topics and (log.tp in change.offsets or log.topic in named)]
         tps = [log.tp for log in logs]
-        positions, _ = read_shut_out(self._catalog, self._broker, tps, state.buckets)  # G4 writes them anew
-        self._newest = {tp: one.generation for tp, one in positions.items() if one is not None}
-        found = {log.tp: self._resume(state, log, positions.get(log.tp)) for log in logs}
+        positions, _ = read_shut_out(self._catalog, self._broker, tps, state.buckets)  # G4 writes them again
+        self._newest = {tp: position.generation for tp, position in positions.items() if position is not None}
+        points = {log.tp: self._resume(state, log, positions.get(log.tp)) for log in logs}
         missed = [
-            Publish(topic=tp.topic, partition=tp.partition, end=one.publish_end, output=one.publish_output)
-            for tp, one in found.items()
-            if one is not None and one.publish_end is not None and one.publish_end > state.log(tp).published
+            Publish(topic=tp.topic, partition=tp.partition, end=point.publish_end, output=point.publish_output)
+            for tp, point in points.items()
+            if point is not None and point.publish_end is not None and point.publish_end > state.log(tp).published
         ]
         self._catalog.commit(lambda _: missed, now_ms)
-        return found
+        return points
 
     def _resume(self, state: CatalogState, log: PartitionLog, position: Position | None) -> ResumePoint | None:
         check_catalog(state, log, position)  # a position of another catalog's is not ours to change
@@ -269,7 +269,7 @@ class OffsetChanger:
         self, plan: ChangePlan, partitions: Mapping[TopicPartition, FoundPartition], now_ms: int
     ) -> dict[TopicPartition, Run]:
         """Takes step G2: writes the tombstones of each generation that begins."""
-        found: dict[TopicPartition, Run] = {}
+        leads: dict[TopicPartition, Run] = {}
         topics = apply(self._catalog.state, plan.rules).topics
         for tp in plan.generations:
             output, end = self._catalog.state.topics[tp.topic].output, partitions[tp].output_end
@@ -281,8 +281,8 @@ class OffsetChanger:
             lead = write_tombstones(
                 self._catalog.storage, tp, keys, epoch, now_ms, most, self._comparison(), moved=moved
             )
-            found |= {tp: lead} if lead is not None else {}
-        return found
+            leads |= {tp: lead} if lead is not None else {}
+        return leads
 
     def _carried(
         self,
@@ -317,18 +317,21 @@ class OffsetChanger:
         The latter only if nothing of the generation was sent yet (`held`): else a position says how far that came.
         """
         unsent = [tp for tp, resume in held.items() if resume is not None and resume.start == state.log(tp).published]
-        found = self._broker.positions(unsent)
+        positions = self._broker.positions(unsent)
         missed = [
-            tp for tp in unsent if (held_now := found.get(tp)) and held_now.generation < generation_of(state.log(tp))
+            tp
+            for tp in unsent
+            if (position := positions.get(tp)) and position.generation < generation_of(state.log(tp))
         ]
         self._commit({tp: _position(state, state.log(tp)) for tp in sorted({*plan.partitions, *missed})})
 
     def _live_keys(self, output: str, tp: TopicPartition, end: int) -> list[bytes]:
         self._check_all_is_stable(TopicPartition(output, tp.partition), end)
-        found = live_keys(self._clients.consumer(), output, tp, end)
-        newest = {TopicPartition(tp.topic, number): generation for number, generation in found.generations.items()}
-        self._newest |= {other: max(self._newest.get(other, 1), generation) for other, generation in newest.items()}
-        return found.live
+        output_keys = live_keys(self._clients.consumer(), output, tp, end)
+        for number, generation in output_keys.generations.items():
+            other = TopicPartition(tp.topic, number)
+            self._newest[other] = max(self._newest.get(other, 1), generation)
+        return output_keys.live
 
     def _comparison(self) -> CompareKey | None:
         """Returns how keys are compared; histories on the broker in memory have their own way."""
@@ -347,8 +350,8 @@ class OffsetChanger:
         state, held = self._catalog.state, self._broker.positions(list(positions))
         targets = (_target(state, tp, position, held.get(tp)) for tp, position in positions.items())
         publisher = self._broker.publisher(state)
-        for one in bucket_plans(state, targets):
-            publisher.publish(one, iter(()))
+        for plan in bucket_plans(state, targets):
+            publisher.publish(plan, iter(()))
 
 
 def at_time(admin: Admin, state: CatalogState, change: OffsetChange, since_ms: int) -> OffsetChange:

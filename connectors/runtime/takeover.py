@@ -109,7 +109,7 @@ class Fenced(NamedTuple):
 
 
 def abandoned_s(storage: Storage) -> float:
-    """Returns for how many seconds a lock may stand whose holder was killed: in a folder it ends with its holder."""
+    """Returns for how many seconds a lock may stand after its holder was killed: in a folder it ends with it."""
     return 0.0 if storage.is_folder else LEASE_MS / 1000 + LEASE_MARGIN_S
 
 
@@ -156,7 +156,7 @@ class StartPlace:
 
 @contextmanager
 def claimed(storage: Storage, connector: str, wait_s: float = 0.0, *, poll_s: float = LOCK_POLL_S) -> Iterator[None]:
-    """Holds the lock of `connector`, whose folder is `storage`, that no worker takes it up.
+    """Holds the lock of `connector`, which has the folder `storage`, so that no worker takes it up.
 
     Waits up to `wait_s` seconds for it (`abandoned_s`), and looks every `poll_s`. Raises ConflictError.
     """
@@ -187,7 +187,7 @@ def take_over(
     kafka: KafkaAccess | None = None,
     others: Callable[[], Iterable[ConnectorConfig]] = tuple,
 ) -> Ownership:
-    """Takes `connector` over, whose folder is `storage`, and adds its topics as they are now.
+    """Takes `connector` over, which has the folder `storage`, and adds its topics as they are now.
 
     If `known` is the id of the catalog that was there before, no other catalog is taken or made: its disk may not be
     mounted. `others` gives the worker's connectors, with which this one must make no loop. `change` is called once no
@@ -222,9 +222,9 @@ def take_over(
         if change is not None:
             change(Fenced(catalog, broker, admin, connector, clients))
         catalog.commit(reopened, now_ms)
-        found = broker.discover(catalog.state)
+        topics = broker.discover(catalog.state)
         hit("takeover.topics")
-        catalog.commit(lambda _: found, now_ms)
+        catalog.commit(lambda _: topics, now_ms)
         closed = broker.look_into(catalog.state)
         catalog.commit(lambda _: closed, now_ms)
     except BaseException:

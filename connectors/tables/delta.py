@@ -314,7 +314,7 @@ def _app_of(version: TableVersion) -> str:
 def _add_columns(head: TableHead, schema: pa.Schema) -> None:
     """Commits the columns of `schema` that the table lacks, right after the version that was read.
 
-    Raises TableConflictError if another commit came first: the next one would stand on a version that nobody read.
+    Raises TableConflictError if another commit came first: the next one would stand on a version that was not read.
     """
     table: DeltaTable = head.handle
     read = table.version()

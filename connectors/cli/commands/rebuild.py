@@ -1,4 +1,4 @@
-"""`keyfold rebuild`: makes the storage of a connector anew from its output."""
+"""`keyfold rebuild`: makes the storage of a connector again, from its output."""
 
 from __future__ import annotations
 

@@ -237,7 +237,7 @@ def _decision_row(outcome: Outcome) -> tuple[object, ...]:
 
 
 def _retained(rows: Sequence[Row]) -> Iterator[str]:
-    """Yields the lines that say where retention would remove something."""
+    """Yields the lines that say what retention would remove."""
     lines = [
         f"{_name(partition)}: {outcome.retained}"
         for partition, outcome, _ in rows

@@ -178,7 +178,7 @@ def partition_row(log: PartitionDescription) -> tuple[object, ...]:
 
 
 def _generations_begun(partitions: tuple[PartitionDescription, ...]) -> Iterator[str]:
-    """Yields the partitions whose output still holds their earlier generation, each with how far it is."""
+    """Yields the partitions that still have their earlier generation in the output, each with how far it is."""
     for log in partitions:
         if log.waits_for is not None:
             yield (

@@ -66,7 +66,7 @@ class OnceResult(Struct, frozen=True, kw_only=True):
 
 
 def result(connectors: Iterable[Connector], place: Callable[[Connector], str | None]) -> OnceResult:
-    """Returns what `connectors` have done; `place` is where a connector's snapshots lie, None if it takes none."""
+    """Returns what `connectors` have done; `place` gives the location of its snapshots, None without any."""
     return OnceResult(
         format_version=FORMAT, connectors=tuple(_connector(connector, place(connector)) for connector in connectors)
     )

@@ -203,7 +203,7 @@ def _is_same(storage: Storage, log: PartitionLog, written: ClassSpec, asked: byt
 
 
 def _named(topic: str, partition: int, key: bytes) -> str:
-    """Returns how a key is given whose bytes are not what is asked: as digits, unless these are too many."""
+    """Returns how a key is given if its bytes are not what is asked: as digits, unless these are too many."""
     if len(key) <= _SHORT:
         return f"--hex --key {key.hex()}"
     return f"keyfold dump CONNECTOR.json --topic {topic} --partition {partition} --text prints them"

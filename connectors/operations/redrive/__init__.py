@@ -5,7 +5,7 @@
     D2  run.py       the group's positions are read, or what the storage kept of them (floor.py)
         run.py       the letters that have gone are read, to know their records (plan.py)
         floor.py     the positions are kept in the connector's storage: if that cannot be written, nothing is sent
-    D3  plan.py      decides which letters (letters.py) go, and where; producer.py sends them in a transaction
+    D3  plan.py      decides which letters (letters.py) go, and to which topic; producer.py sends them in a transaction
     D4  producer.py  the new position goes into the transaction
     D5  producer.py  the transaction is committed
     D6  floor.py     the position is kept in the connector's storage, too

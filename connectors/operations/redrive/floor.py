@@ -49,7 +49,7 @@ def is_kept(storage: Storage) -> bool:
 
 
 class RedriveFloor:
-    """The positions that were last known, of the dead letter topic `topic` whose id is `topic_id`."""
+    """The positions that were last known, of the dead letter topic `topic` with the id `topic_id`."""
 
     def __init__(self, storage: Storage, topic: str, topic_id: str) -> None:
         self._storage = storage

@@ -28,8 +28,8 @@ _log = structlog.get_logger()
 class FileChanges(Struct, frozen=True):
     """What has become of the files since they were read: by the names of connectors.
 
-    `removed` has the names whose file is gone, or has another name in it now; `put` the files that are new or say
-    something else; `unchanged` the rest, also of a file that is not valid any more.
+    `removed` has the names of files that are gone, or have another name in them now; `put` the files that are new or
+    say something else; `unchanged` the rest, also of a file that is not valid any more.
     """
 
     removed: tuple[str, ...] = ()
@@ -51,9 +51,9 @@ class ConnectorFiles:
         self._known = {file.config.name: file for file in load_connectors(self._named, self._worker)}
         self._others.clear()
         for path in self._in_folder() or ():
-            found = self._read(path, "left out")
-            if found is not None:
-                self._known[found.config.name] = found
+            file = self._read(path, "left out")
+            if file is not None:
+                self._known[file.config.name] = file
         return tuple(self._known.values())
 
     def reload(self) -> FileChanges:
@@ -68,18 +68,18 @@ class ConnectorFiles:
         put, unchanged = [], []
         for path, file in by_path.items():
             name = file.config.name
-            found = self._read(path, "going on with what was read before")
-            if found is None or found.config == file.config:
+            read_again = self._read(path, "going on with what was read before")
+            if read_again is None or read_again.config == file.config:
                 unchanged.append(name)
                 continue
-            put.append(found)
-            removed += [name] if found.config.name != name else []
+            put.append(read_again)
+            removed += [name] if read_again.config.name != name else []
             del self._known[name]
-            self._known[found.config.name] = found
+            self._known[read_again.config.name] = read_again
         for path in folder or ():
-            if path not in by_path and (found := self._read(path, "left out")) is not None:
-                put.append(found)
-                self._known[found.config.name] = found
+            if path not in by_path and (read_again := self._read(path, "left out")) is not None:
+                put.append(read_again)
+                self._known[read_again.config.name] = read_again
         return FileChanges(tuple(removed), tuple(put), tuple(unchanged))
 
     def _forget_removed(self, folder: Collection[Path] | None) -> list[str]:
@@ -112,40 +112,40 @@ class ConnectorFiles:
         if folder is None:
             return []
         try:
-            found = sorted(path for path in folder.iterdir() if path.suffix == ".json" and path.is_file())
+            files = sorted(path for path in folder.iterdir() if path.suffix == ".json" and path.is_file())
         except OSError as error:
             _log.error("connectors.dir cannot be read", folder=str(folder), error=error.strerror)
             return None
         named = {path.resolve() for path in self._named}
-        return [path for path in found if path.resolve() not in named]
+        return [path for path in files if path.resolve() not in named]
 
     def _read(self, path: Path, then: str) -> ConnectorFile | None:
         """Reads a file; returns None if it is not valid, alone or together with the others."""
         try:
-            found = load_connector(path, self._worker)
+            file = load_connector(path, self._worker)
             before = next((file for file in self._known.values() if file.path == path), None)
-            if before is None or found.config != before.config:
-                self._refuse_clashes(found)
-            return found
+            if before is None or file.config != before.config:
+                self._refuse_clashes(file)
+            return file
         except KeyfoldError as error:
             _log.error("connector file is not valid", file=str(path), then=then, error=str(error))
         except Exception:  # noqa: BLE001  # a defect that one file meets ends no other one's connector
             _log.exception("connector file cannot be checked", file=str(path), then=then)
         return None
 
-    def _refuse_clashes(self, found: ConnectorFile) -> None:
-        """Raises ConfigError if `found` has the name, or an output topic, of another file's connector.
+    def _refuse_clashes(self, file: ConnectorFile) -> None:
+        """Raises ConfigError if `file` has the name, or an output topic, of another file's connector.
 
         Of the others' files the present content counts; of names also those that running connectors were started with.
         """
-        name = found.config.name
-        others = [file for file in self._known.values() if file.path != found.path]
-        until_now = (file.path for file in others if file.config.name == name)
-        faults = clashes(found.config, [self._other(file.path) for file in others]) or [
+        name = file.config.name
+        others = [other for other in self._known.values() if other.path != file.path]
+        until_now = (other.path for other in others if other.config.name == name)
+        faults = clashes(file.config, [self._other(other.path) for other in others]) or [
             Fault("name", f'"{name}" is that of {path} until now; start the worker again.') for path in until_now
         ]
         if faults:
-            raise FaultyConfigError(str(found.path), faults)
+            raise FaultyConfigError(str(file.path), faults)
 
     def _other(self, path: Path) -> OtherFile:
         """Reads a file once a round, however many others are held against it."""

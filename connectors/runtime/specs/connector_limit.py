@@ -22,7 +22,7 @@ MOST_FILES: Final = 65_536
 
 
 def most_connectors(configured: int | None, open_files: int) -> int:
-    """Returns how many connectors a worker may have whose process may open `open_files` files (below 0: any number).
+    """Returns how many connectors a worker may have if its process may open `open_files` files (below 0: any number).
 
     `configured` is `connectors.max`, which wins if it is set.
     """

@@ -6,7 +6,7 @@
 A change is made as a commit of a catalog is (`compactor.catalog.catalog`): version N + 1 is created if it is absent,
 N being the newest that this process knows; then the folder is listed, as an owner that went further has removed N + 1
 again. So a process that no longer owns the files, and does not know it yet, finds its number taken, or a higher one:
-its change counts for nothing, and it is told so. A removal is a version too, whose content is REMOVED.
+its change counts for nothing, and it is told so. A removal is a version too, with the content REMOVED.
 
 *Lost answers.* If a create fails the version is read back. If that says nothing either, the outcome is open until
 the next change of the file: that creates the same version with the content of the one before. One of the two creates
@@ -49,7 +49,7 @@ class Version(Struct, frozen=True):
 
 
 class VersionedFiles:
-    """The files of `folder` in `storage` whose names `is_name` takes. Every method raises StorageError.
+    """The files of `folder` in `storage` with a name that `is_name` takes. Every method raises StorageError.
 
     Threads may change different files at the same time.
     """
@@ -160,12 +160,12 @@ class VersionedFiles:
         for name, info in _newest_of(infos).items():
             if _is_removal(info) and now_ms - info.modified_ms > KEPT_MS:
                 # First what may be left below it: without the removal that would count again.
-                self._storage.delete_all([one.path for one in infos if _name(one.path) == name and one != info])
+                self._storage.delete_all([other.path for other in infos if _name(other.path) == name and other != info])
                 self._storage.delete(info.path)
                 self._newest.pop(name, None)
 
     def _read_back(self, name: str, failure: StorageError) -> bool:
-        """Returns whether the version whose create has failed is there. Raises StorageError if nothing tells that."""
+        """Returns whether the version is there, as its create has failed. Raises StorageError if nothing tells that."""
         after = self._open[name]
         try:
             data = self._storage.read(self._path(name, after.number), _LONGEST)
