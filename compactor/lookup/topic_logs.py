@@ -1,8 +1,8 @@
 """Finds the best kept record of each of some keys over the logs of a topic (compaction.scope=topic).
 
 Of two records the one with the higher value of the order wins, then that of the higher partition: within a log the last
-one is the best, as `ingest.admission` has let no other in. A tombstone that a generation begins with loses to every
-record of the source.
+one is the best, as `ingest.admission` has let no other in. What a generation begins with, below offset 0, loses to
+every record of the source.
 """
 
 from __future__ import annotations
@@ -126,6 +126,6 @@ def _better(best: Best, other: Best) -> Best:
 
 
 def _ranked(values: pa.Array, offsets: NDArray[np.int64], other: Best) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Returns the ranks of some records and of `other`, with those of tombstones of a generation below all."""
+    """Returns the ranks of some records and of `other`, with those of what a generation begins with below all."""
     own_ranks, other_ranks, _ = ranks_of(values, other.value)
     return np.where(offsets < 0, -1, own_ranks), np.where(other.offset < 0, -1, other_ranks)

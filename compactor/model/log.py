@@ -160,7 +160,8 @@ class PartitionLog(OfPartition, Struct, frozen=True, kw_only=True):
     the last record below `end`, if that was late; unset, and not written: it was not, or is not known.
 
     `generation` is None in the first one. A later one may begin with tombstones for the keys that the output held:
-    they have the offsets from `start` up to 0, below every offset of the source.
+    they have the offsets from `start` up to 0, below every offset of the source. If the log was rebuilt, records of
+    keys that live in the output by an earlier generation have such offsets.
     """
 
     topic: str

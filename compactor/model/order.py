@@ -42,7 +42,7 @@ def columns_of(order: str) -> tuple[str, ...]:
 def values_of(rows: pa.RecordBatch, order: str) -> pa.Array:
     """Returns the value of `order` of each of `rows` (`columns_of`), null if it has none.
 
-    A tombstone that a generation begins with is of no source record, and has none: every record of the source wins.
+    What a generation begins with, below offset 0, is of no source record in it: every one of those wins.
     """
     if order.startswith(FIELD):
         own = rows[ORDER_VALUE]

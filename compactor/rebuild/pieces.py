@@ -30,6 +30,8 @@ class Pieces:
         self._target = target
         # By log the files of each of its pieces; `add` appends.
         self._pieces: dict[TopicPartition, list[list[FileStats]]] = {}
+        # By log the files of its records of earlier generations; `add_earlier` appends.
+        self._earlier: dict[TopicPartition, list[FileStats]] = {}
 
     def add(self, records: Iterable[pa.RecordBatch]) -> None:
         """Writes `records` of one output partition (record.RUN), those of each log by rising offset.
@@ -38,6 +40,19 @@ class Pieces:
         """
         for tp, parts in parts_by_log(write(records, self._target, _FAILPOINT)).items():
             self._pieces.setdefault(tp, []).append(sorted(parts, key=lambda part: part.file.first))
+
+    def add_earlier(self, records: Iterable[pa.RecordBatch]) -> None:
+        """Writes `records` (record.RUN), at falling offsets below 0: keys that live by an earlier generation.
+
+        Each batch gets a file of its own, as the offsets of a file rise. Raises StorageError.
+        """
+        for tp, parts in parts_by_log(write(_turned(records), self._target, _FAILPOINT)).items():
+            self._earlier.setdefault(tp, []).extend(parts)
+
+    def lead(self, tp: TopicPartition, end: int, now_ms: int) -> Run | None:
+        """Returns the run of what `add_earlier` has written of `tp`, up to the offset `end`; None if it has none."""
+        parts = sorted(self._earlier.get(tp, []), key=lambda part: part.file.first)
+        return level0_run(parts[0].file.first, end, parts, now_ms, folded=True) if parts else None
 
     def run(self, tp: TopicPartition, start: int, end: int, now_ms: int) -> Run | None:
         """Returns the run of [start, end) of all pieces of `tp`, None if it has no record; written again if several.
@@ -52,6 +67,12 @@ class Pieces:
             streams = [_read(self._target.storage, parts) for parts in pieces]
             pieces = [list(write(merged(streams), self._target, _FAILPOINT))]
         return level0_run(start, end, pieces[0], now_ms, folded=True)
+
+
+def _turned(records: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch | None]:
+    for batch in records:
+        yield batch.sort_by("offset")
+        yield None
 
 
 def _read(storage: Storage, parts: Sequence[FileStats]) -> Iterator[pa.RecordBatch]:

@@ -156,22 +156,23 @@ def whole_topics(logs: Sequence[LostLog]) -> list[LostLog]:
     return [replace(log, with_topic=True) if log.topic in again else log for log in logs]
 
 
-def restored(lost: LostLog, run: Run | None, tombstones: Run | None, bucket: int) -> RestoreLog:
+def restored(lost: LostLog, run: Run | None, lead: Run | None, bucket: int) -> RestoreLog:
     """Returns the action that gives `lost` its log again.
 
-    `run` has the last record of each key that the output holds of the position's generation; `tombstones` are those
-    with which the next generation begins (`begins_again`).
+    `run` has the last record of each key that the output holds of the position's generation. `lead`, at offsets below
+    0, has those of keys that live there by an earlier one; or else the tombstones with which the next generation begins
+    (`begins_again`).
     """
     if lost.begins_again:
-        return RestoreLog(log=_begun_anew(lost, tombstones, bucket))
+        return RestoreLog(log=_begun_anew(lost, lead, bucket))
     position, end = lost.position, lost.published
     gaps = (Gap(position.offset, end),) if end > position.offset else ()
     begun = replace(
-        empty(lost.tp, bucket, position.start, None),
+        empty(lost.tp, bucket, position.start if lead is None else lead.start, None),
         end=end,
         folded_end=end,
         published=end,
-        runs=() if run is None else (run,),
+        runs=tuple(part for part in (lead, run) if part is not None),
         gaps=gaps,
         output=None if position.output_offset is None else OutputPoint(end, position.output_offset),
         behind_ms=_LONG_AGO_MS,

@@ -313,10 +313,11 @@ class Rebuilder:
             if not log.has_output or log.begins_again:
                 continue
             last = records.last(log.partition, log.output_end)
-            if last.has_earlier and (is_sent_in_part or log.position.fold_end is not None):
+            if len(last.earlier) and (is_sent_in_part or log.position.fold_end is not None):
                 logs[-1] = replace(log, has_earlier=True)
             else:
                 pieces.add(records.rows(log.partition, last.offsets))
+                pieces.add_earlier(records.earlier_rows(log.partition, last.earlier))
         return self._checked(logs, accepts_loss=accepts_loss), pieces
 
     def _output_records(self, topic: str, bounds: Mapping[int, Bound], spread: int | None) -> OutputRecords:
@@ -332,12 +333,13 @@ class Rebuilder:
     def _runs(
         self, lost: LostLog, pieces: Pieces, outputs: int | UnsetType, now_ms: int
     ) -> tuple[Run | None, Run | None]:
-        """Returns the run of records of `lost`, and that of tombstones if it begins again.
+        """Returns the run of records of `lost`, and that of its offsets below 0: of tombstones if it begins again.
 
         `outputs`: over how many output partitions keys go by themselves; unset if they stay in theirs.
         """
         if not lost.begins_again:
-            return pieces.run(lost.tp, lost.position.start, lost.position.offset, now_ms), None
+            run = pieces.run(lost.tp, lost.position.start, lost.position.offset, now_ms)
+            return run, pieces.lead(lost.tp, lost.position.start, now_ms)
         if not lost.has_output:
             return None, None
         keys, compare = self._live_keys(lost)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -58,11 +59,11 @@ class Bound(NamedTuple):
 class LastRecords(NamedTuple):
     """The offsets in an output partition, rising, of the last record of each key that counts.
 
-    `has_earlier`: other keys have a value there by a record of an earlier generation.
+    `earlier` are those of other keys, which have a value there by a record of an earlier generation.
     """
 
     offsets: NDArray[np.int64]
-    has_earlier: bool
+    earlier: NDArray[np.int64]
 
 
 class OutputRecords:
@@ -99,13 +100,13 @@ class OutputRecords:
         source offset, or was published by another scope; UnreachableError, NotAllowedError.
         """
         last: dict[bytes, int] = {}
-        earlier: set[bytes] = set()
+        earlier: dict[bytes, int] = {}
         for message, headers, partition in self._read(number, end):
             key, bound, generation = _key(message), self._bounds[partition], named_generation(headers)
             if generation < bound.generation and message.value() is not None:
-                earlier.add(key)
+                earlier[key] = message.offset() or 0
                 continue
-            earlier.discard(key)
+            earlier.pop(key, None)
             source = keyfold_source(headers) if generation == bound.generation else None
             if source is not None and source[2] < bound.below:
                 self._check_partition(number, partition)
@@ -113,34 +114,44 @@ class OutputRecords:
             elif generation == bound.generation and retires(headers, TopicPartition(self._topic, partition)):
                 last.pop(key, None)
         self._check_keys(number, list(last))
-        return LastRecords(np.sort(np.fromiter(last.values(), np.int64, len(last))), bool(earlier))
+        return LastRecords(_rising(last), _rising(earlier))
 
     def rows(self, number: int, offsets: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
         """Yields the records at `offsets` of output partition `number` in rows of record.RUN, in the output's order.
 
         Raises UnreachableError, NotAllowedError, and what `compare` raises.
         """
+        return _batches(self._row(*each) for each in self._at(number, offsets))
+
+    def earlier_rows(self, number: int, offsets: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+        """Yields the records at `offsets` of output partition `number` as rows of the log of that number.
+
+        They are of an earlier generation, so each has an offset below 0 in place of its source offset: the same in
+        every rebuild, and the lower the higher it is in the output. Nothing orders them. Raises as `rows` does.
+        """
+        return _batches(self._earlier_row(number, *each) for each in self._at(number, offsets))
+
+    def _at(self, number: int, offsets: NDArray[np.int64]) -> Iterator[tuple[Message, Headers, int]]:
+        """Yields what `_read` does of the records at `offsets`."""
         if not len(offsets):
             return
         wanted = iter(offsets.tolist())
         at: int | None = next(wanted)
-        some: list[dict[str, Any]] = []
         for message, headers, partition in self._read(number, int(offsets[-1]) + 1, int(offsets[0])):
             while at is not None and at < (message.offset() or 0):
                 at = next(wanted, None)  # the output's own cleaner has removed it meanwhile
             if at == message.offset():
-                some.append(self._row(message, headers, partition))
-            if len(some) == _ROWS:
-                yield _batch(some)
-                some = []
-        if some:
-            yield _batch(some)
+                yield message, headers, partition
 
     def _row(self, message: Message, headers: Headers, partition: int) -> dict[str, Any]:
         source = keyfold_source(headers)
         offset = -1 if source is None else source[2]
         compared = dict(zip(_COMPARED, self._compare(headers, _key(message)), strict=True))
         return {**_row(message, headers, TopicPartition(self._topic, partition), offset), **compared}
+
+    def _earlier_row(self, number: int, message: Message, headers: Headers, partition: int) -> dict[str, Any]:
+        row = self._row(message, headers, partition)
+        return {**row, "partition": number, "offset": -1 - (message.offset() or 0), record.ORDER_VALUE: None}
 
     def _read(self, number: int, end: int, start: int = 0) -> Iterator[tuple[Message, Headers, int]]:
         """Yields the records of an output partition that name one of the source's, with its number."""
@@ -224,7 +235,12 @@ _TYPES: Final = {1: 0, 2: 1}
 """The timestamp types of a run, by those of librdkafka: none, CreateTime, LogAppendTime."""
 
 
-def _batch(rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist(
-        [{"delete_horizon": None, "rejected": None, **row} for row in rows], schema=record.RUN
-    )
+def _rising(last: Mapping[bytes, int]) -> NDArray[np.int64]:
+    return np.sort(np.fromiter(last.values(), np.int64, len(last)))
+
+
+def _batches(rows: Iterator[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
+    while some := list(islice(rows, _ROWS)):
+        yield pa.RecordBatch.from_pylist(
+            [{"delete_horizon": None, "rejected": None, **row} for row in some], schema=record.RUN
+        )

@@ -44,7 +44,7 @@ from tests.support.memory.journal import OutputTopic
 from tests.support.memory.offset_changer import live_keys
 from tests.support.oracle import retention
 from tests.support.oracle.filling import filled
-from tests.support.oracle.rebuilding import LostCatalog, begun_again, last_offsets
+from tests.support.oracle.rebuilding import LostCatalog, begun_again, earlier_rows, last_offsets
 from tests.support.oracle.source import Source
 from tests.support.oracle.steps import Settings
 from tests.support.oracle.topic_filling import fill_topics
@@ -55,6 +55,10 @@ NOWHERE: Final = -1
 OF_ONE_LOG: Final = (Append, PlanFold, Publish, Clean, Merge, Restate, Retain, Skip)
 
 
+Place: TypeAlias = tuple[int, int]
+"""A generation, and an offset of the source in it."""
+
+
 class KeptRecord(NamedTuple):
     """A record that a log must contain, with its delete horizon."""
 
@@ -63,11 +67,15 @@ class KeptRecord(NamedTuple):
 
 
 class ExpectedSnapshot(NamedTuple):
-    """What a snapshot must contain of one partition: the live records of the offsets [start, end) of a generation."""
+    """What a snapshot must contain of one partition: the live records of the offsets [start, end) of a generation.
+
+    `left` is that of the log (`LogModel`).
+    """
 
     start: int
     end: int
     rows: list[Row]
+    left: Mapping[bytes, Place]
     generation: int = 1
 
 
@@ -110,10 +118,14 @@ class LogModel:
         self.beaten: set[int] = set()
         # Offsets of records that lost by the order as they came.
         self.late: set[int] = set()
-        # Offsets of records that the log lacks since it was made again from the output.
+        # Since the log was made again from the output: offsets of records that it lacks, and records by which keys live
+        # from an earlier generation.
         self.lost: set[int] = set()
+        self.from_earlier: list[Row] = []
         # The end of a fold that the lost catalog had begun: before it is reached, readers may lack keys.
         self.resumes_to = start
+        # Keys that retention took as the latest of their identity, with the place of that record: nothing retires them.
+        self.left: dict[bytes, Place] = {}
         # The log of the generation before, of which the positions are until those of this one are committed.
         self.earlier: LogModel | None = None
         # The rank of what was kept of each key, before each action since the last that ingested: records are decided
@@ -206,19 +218,29 @@ class LogModel:
         return [{**one, "value": self._values.get(one["offset"], one["value"])} for one in rows]
 
     def held(self, start: int, end: int) -> list[Row]:
-        """Returns those of `rows` that the log has."""
-        return [row for row in self.rows(start, end) if row["offset"] not in self.lost]
+        """Returns those of `rows` that the log has, and what it has from an earlier generation."""
+        earlier = [row for row in self.from_earlier if start <= row["offset"] < end]
+        return [*earlier, *(row for row in self.rows(start, end) if row["offset"] not in self.lost)]
 
     def made_again(
-        self, kept: Collection[int], start: int, position: Position, resumes_to: int | None, now_ms: int
+        self,
+        kept: Collection[int],
+        earlier: Sequence[Row],
+        position: Position,
+        resumes_to: int | None,
+        now_ms: int,
     ) -> None:
         """Becomes what was made again from the output: published up to `position`, with the records at `kept`.
 
-        `resumes_to`: the end of a fold that was begun. What lies above it is read and decided about again.
+        `earlier`: the records by which keys live from an earlier generation, by offset. `resumes_to`: the end of a fold
+        that was begun. What lies above it is read and decided about again.
         """
         at = position.offset
         self._previous = self._last_below(at) if position.late_last is not None or at == self.end else None
         self.lost = {row["offset"] for row in self.rows(self.first, at)} - set(kept)
+        self.from_earlier, self.moved = list(earlier), set()
+        start = min((row["offset"] for row in earlier), default=position.start)
+        self.first = min(self.first, start)
         self.late = {offset for offset in self.late if offset < at}
         self._values = {offset: value for offset, value in self._values.items() if offset < at}
         self.start = self.clean_end = start
@@ -228,9 +250,11 @@ class LogModel:
         self.sent = set() if resumes_to is not None else {at}
         self.horizons, self.dropped, self.beaten, self.last_fold_ms = {}, set(), set(), None
         self.backlog_end = 0
-        self.arrived_ms |= dict.fromkeys(kept, now_ms)
-        self._folded = [(start, at)]
+        self.arrived_ms |= dict.fromkeys((*kept, *(row["offset"] for row in earlier)), now_ms)
+        self._folded = [(start, position.start), (position.start, at)]
         self._floors = []
+        there = {row["key"] for row in self.latest(start, at)}
+        self.left = {key: place for key, place in self.left.items() if key not in there}
 
     def _last_below(self, at: int) -> tuple[bytes | None, bool] | None:
         """Returns the key of the last record below an offset that has one, and whether it was late."""
@@ -255,11 +279,6 @@ class LogModel:
     def keeps_all(self) -> bool:
         """Whether no record takes the place of another."""
         return self._source.keeps_all
-
-    @property
-    def is_any_case(self) -> bool:
-        """Whether keys are compared by an identity."""
-        return self._source.compare is not None
 
     def identity(self, key: bytes | None) -> bytes | None:
         """Returns what `key` is compared by."""
@@ -297,7 +316,7 @@ class LogModel:
         if bounds is None or row["key"] is None:
             return False
         key = self.compared(row)
-        return any(self.compared(other) == key for other in self.rows(row["offset"] + 1, bounds[1]))
+        return any(self.compared(other) == key for other in self.held(row["offset"] + 1, bounds[1]))
 
     def age(self, row: Row, now_ms: int) -> int:
         """Returns the age of a record in ms; one with a timestamp in the future ages from its arrival."""
@@ -334,11 +353,11 @@ class LogModel:
     def live(self) -> ExpectedSnapshot:
         """Returns what a snapshot taken now must contain."""
         rows = [kept.row for kept in self.base() if kept.row["value"] is not None]
-        return ExpectedSnapshot(self.start, self.clean_end, rows, self.number)
+        return ExpectedSnapshot(self.start, self.clean_end, rows, self.left, self.number)
 
     def all_below(self, end: int) -> ExpectedSnapshot:
         """Returns what a snapshot of all records up to an offset must contain."""
-        return ExpectedSnapshot(self.start, end, self.rows(self.start, end), self.number)
+        return ExpectedSnapshot(self.start, end, self.rows(self.start, end), self.left, self.number)
 
     def take(self, action: AnyAction, before: PartitionLog, now_ms: int, settings: Settings) -> Iterator[str]:
         """Applies `action`, decided at `now_ms`; yields what is wrong with it."""
@@ -358,6 +377,9 @@ class LogModel:
             case Retain():
                 kept = [one.row for one in self.kept(before) if not self.may_miss(one.row)]
                 yield from retention.violations(before, action.start, now_ms, settings, kept, self.arrived_ms)
+                latest = self.latest(self.start, self.published)
+                taken = {row["key"]: (self.number, row["offset"]) for row in latest if row["offset"] < action.start}
+                self.left = {**self.left, **taken}
                 self.start, self.clean_end = action.start, max(self.clean_end, action.start)
             case Skip():
                 yield from self._skip(action)
@@ -574,14 +596,16 @@ class Model:
             return
         kept = {offset for run in log.runs for offset in self._offsets_of(tp, run)}
         there = last_offsets(self._lost.positions, self._output(), tp)
-        if kept != there:
-            yield f"{sorted(kept)} is there again, the output has {sorted(there)}"
+        earlier = earlier_rows(self._lost.positions, self._output(), tp)
+        if kept != there | {row["offset"] for row in earlier}:
+            yield f"{sorted(kept)} is there again, the output has {sorted(there)}, and {earlier} from before"
+        self.dead = {each for each in self.dead if each[0] != tp or each[1] >= 0}
         before = self._logs_lost[tp]
         mine = before.earlier if before.number > number and before.earlier is not None else before
         end = self._source.ends[tp] if self.state.is_of_topics else position.fold_end
         resumes_to = end if end is not None and end > position.offset else None
         self.logs[tp] = copy(mine)
-        self.logs[tp].made_again(kept, position.start, position, resumes_to, now_ms)
+        self.logs[tp].made_again(there, earlier, position, resumes_to, now_ms)
 
     def _set_rule(self, action: Reorder | Refill | Rescope) -> None:
         if isinstance(action, Reorder):

@@ -10,6 +10,7 @@ from msgspec import UNSET
 from compactor.model.position import Position, WinnerRules
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
+from tests.support.engine import Row, row
 from tests.support.memory.journal import OutputRecord, OutputTopic
 
 Positions = Mapping[TopicPartition, Position]
@@ -68,6 +69,30 @@ def begun_again(positions: Positions, output: OutputTopic, *, of_topics: bool) -
 def last_of_each_key(records: Iterable[OutputRecord]) -> dict[bytes | None, OutputRecord]:
     """Returns the last of `records` of each key."""
     return {record.key: record for record in records}
+
+
+def earlier_rows(positions: Positions, output: OutputTopic, place: TopicPartition) -> list[Row]:
+    """Returns the records by which keys of an output partition live from an earlier generation, as its log has them.
+
+    Their offsets are below 0: the lower, the higher they are in the output.
+    """
+    lives = (
+        one
+        for one in last_of_each_key(output.records.get(place, ())).values()
+        if one.value is not None and one.tp in positions and one.generation < positions[one.tp].generation
+    )
+    return [
+        row(
+            place.partition,
+            -1 - one.offset,
+            one.key,
+            one.value,
+            topic=place.topic,
+            timestamp=one.timestamp,
+            headers=[{"key": name, "value": value} for name, value in one.headers] or None,
+        )
+        for one in sorted(lives, key=lambda one: -one.offset)
+    ]
 
 
 def last_offsets(positions: Positions, output: OutputTopic, tp: TopicPartition) -> set[int]:

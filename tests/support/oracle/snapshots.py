@@ -18,7 +18,7 @@ from compactor.storage.base import Storage
 from tests.support.engine import Row
 from tests.support.memory.journal import REFUSED, OutputRecord, OutputTopic
 from tests.support.oracle.model import ExpectedSnapshot, LogModel
-from tests.support.oracle.output import apply_records
+from tests.support.oracle.output import apply_records, left_of
 
 _LAST_MS: Final = 9_223_372_036_854_774
 """The last time, in ms, that a snapshot's timestamps can have."""
@@ -120,8 +120,7 @@ def _resumed(loaded: Loaded, tp: TopicPartition, moment: ExpectedSnapshot, outpu
     table = {row["key"]: row["value"] for row in loaded.rows if row["partition"] == tp.partition}
     resumed = apply_records((one for one in records if one.offset >= start), table)
     everything = apply_records(records)
-    kept = (moment.generation, moment.start)
-    removed = {one.key for one in records if _place(one) < kept} - {one.key for one in records if _place(one) >= kept}
+    removed = left_of(records, moment.left)
     refused = {one.key for one in output.letters if one.tp == tp and one.value == REFUSED}
     resumed = {key: value for key, value in resumed.items() if key not in refused}
     everything = {key: value for key, value in everything.items() if key not in refused}

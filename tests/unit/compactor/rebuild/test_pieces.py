@@ -62,6 +62,20 @@ def test_a_log_has_one_run_of_all_output_partitions(outputs: Sequence[Sequence[t
     assert len(storage.list("runs")) == len(outputs) + written_again
 
 
+def test_records_of_earlier_generations_lead_a_log() -> None:
+    """They come by the output's order, in which their offsets fall; the run ends at the start of the generation."""
+    storage = MemoryStorage()
+    pieces = Pieces(RunTarget(storage=storage, prefix="1-rebuild", max_bytes=1 << 20, arrived_ms=7))
+    pieces.add_earlier(iter([rows((0, -2), (0, -5)), rows((0, -6), (0, -9))]))
+    tp = TopicPartition("t", 0)
+    lead = pieces.lead(tp, 3, 7)
+    assert lead is not None
+    kept = read(storage, OffsetRange(tp=tp, start=-9, end=3, runs=(lead,)))
+    assert [offset for batch in kept for offset in batch["offset"].to_pylist()] == [-9, -6, -5, -2]
+    assert (lead.start, lead.end, lead.records, lead.folded) == (-9, 3, 4, True)
+    assert pieces.lead(TopicPartition("t", 1), 3, 7) is None
+
+
 @given(st.lists(st.lists(st.integers(0, 3), max_size=4), max_size=4), st.randoms())
 def test_streams_are_merged_by_offset(shape: list[list[int]], chance: Random) -> None:
     """Whatever batches they come in, also empty ones at the end of a stream."""

@@ -107,39 +107,50 @@ def generation(number: int) -> tuple[str, bytes]:
 
 
 @pytest.mark.parametrize(
-    ("messages", "offsets", "has_earlier"),
+    ("messages", "offsets", "earlier"),
     [
-        pytest.param([Message(0, b"a", b"1", 0)], [], True, id="not superseded yet"),
-        pytest.param([Message(0, b"a", b"1", 0), Message(1, b"a", None, 1)], [], False, id="deleted in its own"),
-        pytest.param(
-            [Message(0, b"a", b"1", 0), Message(1, b"a", b"2", 0, generation(2))], [1], False, id="superseded"
-        ),
+        pytest.param([Message(0, b"a", b"1", 0)], [], [0], id="not superseded yet"),
+        pytest.param([Message(0, b"a", b"1", 0), Message(1, b"a", None, 1)], [], [], id="deleted in its own"),
+        pytest.param([Message(0, b"a", b"1", 0), Message(1, b"a", b"2", 0, generation(2))], [1], [], id="superseded"),
         pytest.param(
             [Message(0, b"a", b"1", 0), Message(1, b"a", None, None, generation(2), ("keyfold.synthetic", b"reset"))],
             [],
-            False,
+            [],
             id="deleted by the generation's tombstone",
         ),
         pytest.param(
             [Message(0, b"A", b"1", 0), Message(1, b"a", b"2", 0, generation(2))],
             [1],
-            True,
+            [0],
             id="the record that retires it is not sent",
         ),
         pytest.param(
             [Message(0, b"a", b"1", 0, generation(2)), Message(1, b"a", b"2", 0, partition=1)],
             [0],
-            True,
+            [1],
             id="another partition's, of the scope before",
         ),
     ],
 )
 def test_keys_that_live_by_an_earlier_generation_are_told(
-    messages: list[Message], offsets: list[int], has_earlier: bool
+    messages: list[Message], offsets: list[int], earlier: list[int]
 ) -> None:
     """Of a first fold that was sent in part nothing else says what of the generation before is still to go."""
     last = records_of(messages, {0: Bound(2, 50), 1: Bound(2, 50)}).last(0, 100)
-    assert (last.offsets.tolist(), last.has_earlier) == (offsets, has_earlier)
+    assert (last.offsets.tolist(), last.earlier.tolist()) == (offsets, earlier)
+
+
+def test_records_of_an_earlier_generation_have_the_same_place_below_0_in_every_rebuild() -> None:
+    """Their source offsets count in that generation; a table that has the row knows it again by its place."""
+    messages = [
+        Message(3, b"a", b"1", 7, ("keyfold.order", b"n2500001")),
+        Message(4, b"b", b"1", 0, generation(2)),
+        Message(6, b"c", b"2", 5, partition=1),
+    ]
+    records = records_of(messages, {0: Bound(2, 50), 1: Bound(2, 50)})
+    (batch,) = records.earlier_rows(0, records.last(0, 100).earlier)
+    rows = [tuple(row[name] for name in ("partition", "offset", "key", "order_value")) for row in batch.to_pylist()]
+    assert rows == [(0, -4, b"a", None), (0, -7, b"c", None)]
 
 
 def test_another_scope_is_refused() -> None:
