@@ -26,6 +26,9 @@ RESTORE: Final = (
     "Put the file back from a copy, then `keyfold release` the partition; until then it alone is quarantined."
 )
 
+_SAID: Final = 200
+"""Characters of what Arrow says that an error quotes."""
+
 
 def fingerprint(footer: bytes) -> str:
     """Returns what a RunFile keeps of its Parquet footer: length in bytes and checksum."""
@@ -54,10 +57,17 @@ def open_verified(storage: Storage, file: RunFile, footer: pq.FileMetaData | Non
         if footer is None:
             _verify_footer(storage, file, source)
             source.seek(0)
-        # Of an object store the columns of a row group are asked for together, not one by one.
-        together = not storage.is_folder
-        with pq.ParquetFile(source, metadata=footer, page_checksum_verification=True, pre_buffer=together) as opened:
+        with _opened(storage, file.path, source, footer) as opened:
             yield opened
+
+
+def _opened(storage: Storage, path: str, source: pa.NativeFile, footer: pq.FileMetaData | None) -> pq.ParquetFile:
+    # Of an object store the columns of a row group are asked for together, not one by one.
+    together = not storage.is_folder
+    try:
+        return pq.ParquetFile(source, metadata=footer, page_checksum_verification=True, pre_buffer=together)
+    except pa.ArrowInvalid as error:  # a footer of which older versions have kept no checksum
+        raise _damaged(storage, path, error) from error
 
 
 def _verify_footer(storage: Storage, file: RunFile, source: pa.NativeFile) -> None:
@@ -71,13 +81,31 @@ def _verify_footer(storage: Storage, file: RunFile, source: pa.NativeFile) -> No
 
 @contextmanager
 def read_errors(storage: Storage, path: str) -> Iterator[None]:
-    """Raises what the operating system refuses while an open file is read as a StorageError that names the file."""
+    """Raises what goes wrong while an open file is read as a StorageError that names the file.
+
+    DamagedFileError for what Arrow cannot decode, UnreadableFileError for what the disk cannot read.
+    """
     try:
         yield
     except OSError as error:
+        if is_decoding(error):
+            raise _damaged(storage, path, error) from error
         kind = UnreadableFileError if error.errno == errno.EIO else StorageError
         why = error.strerror or error
         raise kind(f"Could not read {storage.location}/{path}: {why}.", UNHEALTHY) from error
+
+
+def is_decoding(error: OSError) -> bool:
+    """Returns whether Arrow says that it cannot decode a file: with the class of the system's errors, but no number.
+
+    Errors of a connection have none either, and a class of their own.
+    """
+    return type(error) is OSError and error.errno is None
+
+
+def _damaged(storage: Storage, path: str, error: Exception) -> DamagedFileError:
+    why = str(error).partition("\n")[0][:_SAID].removesuffix(".")
+    return DamagedFileError(f"{storage.location}/{path} is damaged: {why}.", RESTORE)
 
 
 def is_damage(error: BaseException | None) -> bool:

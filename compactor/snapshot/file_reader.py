@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from compactor.errors import FoldError
-from compactor.runs.checksums import read_errors
+from compactor.runs.checksums import is_decoding, read_errors
 from compactor.snapshot.manifest import DataFile
 from compactor.storage.base import Storage
 
@@ -28,7 +28,7 @@ def open_parquet(storage: Storage, path: str, size: int) -> Iterator[pq.ParquetF
             with storage.open_input(path, size) as source, pq.ParquetFile(source) as opened:
                 yield opened
         except (pa.ArrowException, OSError) as error:
-            if isinstance(error, OSError) and error.errno is not None:  # Arrow gives none to what it cannot decode
+            if isinstance(error, OSError) and not is_decoding(error):
                 raise
             raise _damaged(storage, path, str(error).partition("\n")[0][:200]) from error
 

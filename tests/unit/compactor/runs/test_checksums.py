@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 from collections.abc import Callable
 from typing import Any, cast
 
+import msgspec
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from compactor.catalog.commits import commit_path
@@ -96,3 +99,28 @@ def test_a_missing_file_stays_one() -> None:
     """What is not there is missing, not unreadable."""
     with pytest.raises(MissingFileError):
         checksums.verify_footer(MemoryStorage(), FILE)
+
+
+@pytest.mark.parametrize("footer", [True, False])
+def test_what_arrow_cannot_decode_is_damage(*, footer: bool) -> None:
+    """It raises an error of the operating system's class without a number, or one of a value."""
+    written, storage = io.BytesIO(), MemoryStorage()
+    pq.write_table(pa.table({"key": [b"a"] * 100}), written, write_page_checksum=True)
+    data = bytearray(written.getvalue())
+    data[-4 if footer else 30] ^= 1
+    storage.write("runs/a", bytes(data))
+    file = msgspec.structs.replace(FILE, file_bytes=len(data), footer=None)  # of a version that kept no checksum
+    with (
+        pytest.raises(DamagedFileError, match=r"memory:/runs/a is damaged: .+\. Put the file back from a copy"),
+        checksums.open_verified(storage, file) as opened,
+    ):
+        opened.read()
+
+
+@pytest.mark.parametrize("error", [TimeoutError(), ConnectionResetError(), OSError(errno.ENETDOWN, "Network is down")])
+def test_a_connection_that_ends_is_no_damage(error: OSError) -> None:
+    """Such an error may have no number either."""
+    with pytest.raises(StorageError, match="Could not read memory:/runs/a") as raised:  # noqa: SIM117
+        with checksums.read_errors(MemoryStorage(), "runs/a"):
+            raise error
+    assert not checksums.is_damage(raised.value)

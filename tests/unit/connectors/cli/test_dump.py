@@ -72,6 +72,17 @@ def test_dump_prints_what_is_asked_for(tmp_path: Path, more: list[object], offse
     assert [json.loads(line)["offset"] for line in shown] == offsets
 
 
+def test_dump_of_a_damaged_page_says_how_its_file_comes_back(tmp_path: Path) -> None:
+    """It is the same later, so that to try the step again is no next action."""
+    keep(tmp_path, ROWS)
+    (file,) = tmp_path.glob("**/runs/**/*.parquet")
+    data = bytearray(file.read_bytes())
+    data[30] ^= 1
+    file.write_bytes(data)
+    done = invoke(*_dump(tmp_path))
+    assert (done.exit_code, "Put the file back from a copy" in done.stderr) == (1, True), done.stderr
+
+
 @pytest.mark.parametrize(("topic", "partition"), [("orders", 3), ("Orders", 0)])
 def test_dump_of_what_is_not_kept_names_what_is(tmp_path: Path, topic: str, partition: int) -> None:
     """Exit code 2, and the partitions that there are."""
