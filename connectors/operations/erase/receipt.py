@@ -15,11 +15,12 @@ import msgspec
 from msgspec import Struct
 
 from compactor.decode_errors import UNDECODABLE, why
-from compactor.errors import ForeignContentError, MissingFileError
+from compactor.errors import MissingFileError, StorageError
 from compactor.json_types import decoded_as
 from compactor.storage.base import Storage
 from compactor.storage.limits import LARGE_BYTES
 from connectors.errors import UsageError
+from connectors.operations.erase.unreadable import is_of_file
 from connectors.typed.plain_values import comparable
 
 FOLDER: Final = "erasures"
@@ -231,7 +232,11 @@ def begun_before(
     for name in reversed(storage.list(FOLDER)):
         try:
             receipt = decoded_as(storage.read(f"{FOLDER}/{name}", LARGE_BYTES), SignedReceipt).receipt
-        except (*UNDECODABLE, MissingFileError, ForeignContentError):
+        except (*UNDECODABLE, MissingFileError):
+            continue
+        except StorageError as error:
+            if not is_of_file(error):
+                raise
             continue
         if receipt.state != BEGUN or receipt.catalog_id != catalog_id or len(receipt.keys) != len(keys):
             continue

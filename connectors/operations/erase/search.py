@@ -16,15 +16,17 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import structlog
 from msgspec import Struct
 
-from compactor.errors import FoldError, ForeignContentError, MissingFileError, StorageError
+from compactor.errors import FoldError, MissingFileError, StorageError
 from compactor.model.record import KEY_IDENTITY, as_compared
 from compactor.runs.paths import RUNS, is_index
 from compactor.snapshot import listing, location, manifest
 from compactor.snapshot.content import APPEND
 from compactor.snapshot.data_files import TABLE
 from compactor.snapshot.file_reader import open_parquet
+from compactor.snapshot.partitions import without_values
 from compactor.storage.base import FileInfo, Storage
 from compactor.storage.limits import LARGE_BYTES
 from connectors.machine_errors import refuse_machine
@@ -42,6 +44,9 @@ from connectors.operations.erase.receipt import (
     Finding,
     Tombstone,
 )
+from connectors.operations.erase.unreadable import is_of_file
+
+_log = structlog.get_logger()
 
 RUN_LEVEL: Final = "runs"
 SNAPSHOT_LEVEL: Final = "snapshots"
@@ -145,11 +150,20 @@ class KeySearch:
                 self._table_file(place, info, parts)
             elif len(parts) > 2 and listing.is_id(parts[1]) and info.path.endswith(_PARQUET):
                 if folder not in foreign:
-                    foreign[folder] = location.catalog_of(place, folder) not in (None, self._places.catalog_id)
+                    foreign[folder] = self._is_foreign(place, folder)
                 self._snapshot_file(place, info, parts[0], folder, foreign=foreign[folder])
             else:
                 self._try(place, info, NOTE_LEVEL, self._bytes)
         self._unfinished(place, name, SNAPSHOT_LEVEL)
+
+    def _is_foreign(self, place: Storage, folder: str) -> bool:
+        """Returns whether a snapshot says that it is of another catalog; one that cannot be read does not."""
+        try:
+            return location.catalog_of(place, folder) not in (None, self._places.catalog_id)
+        except StorageError as error:
+            if not is_of_file(error):
+                raise
+            return False
 
     def _table_file(self, place: Storage, info: FileInfo, parts: Sequence[str]) -> None:
         if info.path.endswith(_AVRO):
@@ -170,22 +184,31 @@ class KeySearch:
     def _try(
         self, storage: Storage, info: FileInfo, level: str, search: Callable[[Storage, FileInfo, str], None]
     ) -> None:
-        """Searches a file; one that cannot be read is noted, one that is gone meanwhile has nothing any more."""
+        """Searches a file; one that cannot be read is noted, one that is gone meanwhile has nothing any more.
+
+        Raises StorageError if it is the store that does not answer.
+        """
         try:
             search(storage, info, level)
         except MissingFileError:
             return
-        except ForeignContentError:
-            self._note(UNSEARCHED, level, storage, info)
-        except StorageError:
-            if storage.exists(info.path):
+        except StorageError as error:
+            if not storage.exists(info.path):
+                return
+            if not is_of_file(error):
                 raise
-            return
+            self._unsearched(storage, info, level, error)
         except Exception as error:  # noqa: BLE001  # what a damaged file makes decoders raise has no class in common
             refuse_machine(error)
-            self._note(UNSEARCHED, level, storage, info)
+            self._unsearched(storage, info, level, error)
         self._files.append(f"{storage.location}/{info.path}")
         self._searched[level] += 1
+
+    def _unsearched(self, storage: Storage, info: FileInfo, level: str, error: Exception) -> None:
+        """Notes a file that cannot be searched. The log has no more of `error` than its class: it may quote a key."""
+        self._note(UNSEARCHED, level, storage, info)
+        file = f"{storage.location}/{without_values(info.path)}"
+        _log.warning("file not searched for erased keys", file=file, error=type(error).__name__)
 
     def _note(self, what: str, level: str, storage: Storage, info: FileInfo, **more: Any) -> None:
         file = f"{storage.location}/{info.path}"
@@ -290,6 +313,10 @@ class KeySearch:
         try:
             said = manifest.read(place, folder)
         except (MissingFileError, FoldError):
+            return False
+        except StorageError as error:
+            if not is_of_file(error):
+                raise
             return False
         is_latest = manifest.mode_of(said) != APPEND
         return bool(ends) and is_latest and all(said.source_offsets.get(name, 0) > end for name, end in ends.items())

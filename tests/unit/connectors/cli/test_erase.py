@@ -250,6 +250,18 @@ def test_verify_tells_what_came_after_the_tombstone(tmp_path: Path) -> None:
     assert (result.exit_code, {each["what"] for each in shown["findings"]}) == (0, {"rewritten"})
 
 
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="a file that the system cannot read from its start")
+def test_verify_names_a_file_that_the_system_cannot_read(tmp_path: Path) -> None:
+    """Exit code 1: nobody has looked whether it has a key. All others are searched."""
+    before = Tombstone(key=0, topic="orders", partition=0, offset=-1, timestamp_ms=1, sent=True)
+    file, worker = _receipt(tmp_path, before)
+    (Path(storage_of(tmp_path).location) / "a.json").symlink_to("/proc/self/mem")
+    result = invoke("erase", "verify", file, "--key", KEY, "--worker", worker, "--json")
+    shown = json.loads(result.stdout)
+    named = [Path(each["file"]).name for each in shown["findings"] if each["what"] == "unsearched"]
+    assert (result.exit_code, shown["state"], named) == (1, "incomplete", ["a.json"])
+
+
 def test_verify_finds_bytes_in_any_file(tmp_path: Path) -> None:
     """Whatever has written them there, if the keys are given."""
     before = Tombstone(key=0, topic="orders", partition=0, offset=-1, timestamp_ms=1, sent=True)

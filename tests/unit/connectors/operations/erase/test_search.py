@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from pathlib import Path
 
@@ -9,16 +10,32 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from structlog.testing import capture_logs
 
+from compactor.errors import StorageError
 from compactor.model.record import KEY_IDENTITY, RUN
 from compactor.snapshot.data_files import TABLE
+from compactor.storage.limits import SMALL_BYTES, UNHEALTHY
 from compactor.storage.local import LocalStorage
 from connectors.operations.erase.key_matcher import KeyMatcher
-from connectors.operations.erase.receipt import MOST_FINDINGS, REWRITTEN, UNSEARCHED, VALUE, Tombstone, erased_keys
+from connectors.operations.erase.receipt import (
+    BYTES,
+    INCOMPLETE,
+    MOST_FINDINGS,
+    REWRITTEN,
+    UNSEARCHED,
+    VALUE,
+    Tombstone,
+    begun_before,
+    erased_keys,
+    state_of,
+)
 from connectors.operations.erase.search import KeySearch, SearchPlaces, snapshot_ids
 
 SALT = b"\0"
 KEY = b"alice"
+LONG_KEY = b"alice-of-long-name"
+"""One of which the bytes are looked for in any file."""
 
 
 def test_a_file_of_many_keys_hides_no_other_file(tmp_path: Path) -> None:
@@ -117,3 +134,98 @@ def test_a_damaged_file_of_a_table_is_not_searched(tmp_path: Path, path: str, se
     result = KeySearch(places, KeyMatcher(SALT, erased_keys(SALT, [KEY]), [KEY]), (), 0).snapshots()
     assert {finding.what for finding in result.findings} <= {UNSEARCHED}
     assert result.searched == {"tables": 1}
+
+
+class BadSector(LocalStorage):
+    """A folder of which the disk cannot read the file `bad`."""
+
+    bad = ""
+
+    def read(self, path: str, at_most: int = SMALL_BYTES) -> bytes:
+        if path == self.bad:
+            raise StorageError(f"Could not read {path} of alice.", UNHEALTHY) from OSError(errno.EIO, "of alice")
+        return super().read(path, at_most)
+
+    def open_input(self, path: str, size: int | None = None) -> pa.NativeFile:
+        if path == self.bad:
+            raise OSError(errno.EIO, "of alice")
+        return super().open_input(path, size)
+
+
+SNAPSHOT = "c/t/20260101T000000Z-00aa11"
+FILES = {
+    "a run": "runs/1-a.parquet",
+    "a note": "notes.json",
+    "a snapshot's": f"{SNAPSHOT}/data/country=alice/a.parquet",
+    "a checkpoint": "c/t/delta/_delta_log/00.checkpoint.parquet",
+    "a table's": "c/t/iceberg/data/a.parquet",
+    "a manifest": "c/t/iceberg/metadata/m.avro",
+}
+
+
+@pytest.mark.parametrize("bad", FILES.values(), ids=FILES)
+def test_a_file_that_the_disk_cannot_read_holds_up_no_other(tmp_path: Path, bad: str) -> None:
+    """It is named as not searched, in the log too: without the value in its folder's name, or what the error quotes."""
+    for path in (bad, "zz.json", "c/t/zz.json"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_bytes(LONG_KEY)
+    storage = BadSector(str(tmp_path))
+    storage.bad = bad
+    places = SearchPlaces("c", "C", storage, storage)
+    with capture_logs() as told:
+        result = KeySearch(places, KeyMatcher(SALT, erased_keys(SALT, [LONG_KEY]), [LONG_KEY]), (), 0).everywhere()
+    by_kind = {kind: {each.file for each in result.findings if each.what == kind} for kind in (UNSEARCHED, BYTES)}
+    assert by_kind[UNSEARCHED] == {f"{tmp_path}/{bad}"}
+    assert {f"{tmp_path}/zz.json", f"{tmp_path}/c/t/zz.json"} <= by_kind[BYTES]
+    assert state_of(result.findings, {}) == INCOMPLETE
+    lines = [line for line in told if line["event"] == "file not searched for erased keys"]
+    assert {Path(line["file"]).name for line in lines} == {Path(bad).name}
+    assert {line["error"] for line in lines} <= {"StorageError", "UnreadableFileError"}
+    assert "alice" not in str(lines)
+
+
+@pytest.mark.parametrize("bad", ["_catalog@keyfold.json", "_manifest.json"])
+def test_a_snapshot_of_which_the_disk_cannot_read_whose_it_is_is_the_connectors(tmp_path: Path, bad: str) -> None:
+    """It does not say that it is of another catalog, so its values are some that have to go."""
+    (tmp_path / SNAPSHOT).mkdir(parents=True)
+    (tmp_path / SNAPSHOT / bad).write_bytes(b"{}")
+    table = {"_key": pa.array([KEY], pa.binary()), "_partition": [0], "_offset": [0]}
+    pq.write_table(pa.table(table), tmp_path / SNAPSHOT / "a.parquet")
+    storage = BadSector(str(tmp_path))
+    storage.bad = f"{SNAPSHOT}/{bad}"
+    places = SearchPlaces("c", "C", LocalStorage(str(tmp_path / "store")), storage)
+    result = KeySearch(places, KeyMatcher(SALT, erased_keys(SALT, [KEY])), (), 0).snapshots()
+    assert sorted(each.what for each in result.findings) == [UNSEARCHED, VALUE]
+
+
+def test_a_store_that_does_not_answer_ends_the_search(tmp_path: Path) -> None:
+    """Nothing is known of any file then."""
+
+    class Away(LocalStorage):
+        def read(self, path: str, at_most: int = SMALL_BYTES) -> bytes:  # noqa: ARG002
+            raise StorageError(f"{path} is not answered in time.", UNHEALTHY)
+
+    (tmp_path / "a.json").write_bytes(LONG_KEY)
+    matcher = KeyMatcher(SALT, erased_keys(SALT, [LONG_KEY]), [LONG_KEY])
+    with pytest.raises(StorageError, match="not answered in time"):
+        KeySearch(SearchPlaces("c", "C", Away(str(tmp_path)), None), matcher, (), 0).everywhere()
+
+
+def test_a_defect_of_the_search_itself_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the file and the class of the error: else it would look like a damaged file for good."""
+    (tmp_path / "a.json").write_bytes(LONG_KEY)
+    matcher = KeyMatcher(SALT, erased_keys(SALT, [LONG_KEY]), [LONG_KEY])
+    monkeypatch.setattr(matcher, "is_in", lambda _: {}["alice"])
+    with capture_logs() as told:
+        result = KeySearch(SearchPlaces("c", "C", LocalStorage(str(tmp_path)), None), matcher, (), 0).everywhere()
+    assert [each.what for each in result.findings] == [UNSEARCHED]
+    assert [(line["file"], line["error"]) for line in told] == [(f"{tmp_path}/a.json", "KeyError")]
+
+
+def test_a_receipt_that_the_disk_cannot_read_tells_of_no_erasure(tmp_path: Path) -> None:
+    """Another one begins, as beside a damaged one."""
+    (tmp_path / "erasures").mkdir()
+    (tmp_path / "erasures" / "1.json").write_bytes(b"{}")
+    storage = BadSector(str(tmp_path))
+    storage.bad = "erasures/1.json"
+    assert begun_before(storage, "C", [KEY], None) is None
