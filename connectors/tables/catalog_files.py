@@ -15,6 +15,8 @@ from msgspec import Struct
 from pyiceberg.catalog import WAREHOUSE_LOCATION
 from pyiceberg.io import FileIO, InputFile, OutputFile
 
+from connectors.tables.stores import is_rest
+
 _STORES: Final = {"gs": "gs", "oss": "oss", "s3": "s3", "s3a": "s3", "s3n": "s3"}
 _STORES_OF_AZURE: Final = ("az", "abfs", "abfss", "wasb", "wasbs")
 KEPT: Final = "keyfold.kept"
@@ -39,7 +41,11 @@ class FileBounds(Struct, frozen=True):
     @classmethod
     def of(cls, properties: Mapping[str, Any]) -> FileBounds:
         """Returns the bounds by a catalog's properties, as the worker has given them."""
-        return cls(*(str(properties.get(name, "")) for name in (WAREHOUSE_LOCATION, KEPT, SNAPSHOTS)))
+        warehouse, kept, snapshots = (str(properties.get(name, "")) for name in (WAREHOUSE_LOCATION, KEPT, SNAPSHOTS))
+        if warehouse and not _is_location(warehouse):
+            # A catalog over REST calls it what it likes, also "team/lake"; for all others it is a path.
+            warehouse = "" if is_rest(properties) else os.path.abspath(warehouse)  # noqa: PTH100  # links stay
+        return cls(warehouse, kept, snapshots)
 
     def refusal(self, location: str) -> str | None:
         """Returns why a file that a catalog names is not touched, None if it may be."""
@@ -48,7 +54,7 @@ class FileBounds(Struct, frozen=True):
         if place is None:
             return f"{said} is in no object store"
         storage = (_own_place(self.kept) or ())[:-1]
-        warehouse = _place(self.warehouse) if "/" in self.warehouse else None
+        warehouse = _place(self.warehouse) if _is_location(self.warehouse) else None
         is_below = _is_in(place, warehouse)
         if storage and _is_in(place, storage) and not (is_below and len(warehouse or ()) > len(storage)):
             return f"{said} is in the worker's storage.location"
@@ -87,6 +93,11 @@ class BoundedFiles(FileIO):
         if why is not None:
             raise ValueError(why)
         return location
+
+
+def _is_location(warehouse: str) -> bool:
+    """Returns whether a warehouse is a location: a path from the root on, or a URL."""
+    return warehouse.startswith("/") or bool(urlparse(warehouse).scheme)
 
 
 def _place(location: str) -> tuple[str, ...] | None:

@@ -155,8 +155,7 @@ class DeltaFiles:
         own = {path for path in there if _OWN_FILE.fullmatch(path)} - named
         old = {path for path in there if (entry := _ENTRY.match(path)) and int(entry[1]) < newest}
         self._place.delete_all(sorted(unneeded | own | old))
-        remove_empty_folders(self._place)
-        return None
+        return remove_empty_folders(self._place)
 
     def _names_removed(self, entry: str) -> bool:
         return self._place.exists(entry) and b'"remove"' in self._place.read(entry, LARGE_BYTES)

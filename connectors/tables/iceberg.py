@@ -210,7 +210,8 @@ class IcebergFiles:
             named = {path.rpartition("/")[2] for path in _paths(table)}
             cut_off = (info.path for info in self._own.walk(_DATA) if _OWN_FILE.fullmatch(info.path))
             self._own.delete_all([path for path in cut_off if path.rpartition("/")[2] not in named])
-            remove_empty_folders(self._own)
+            if why := remove_empty_folders(self._own):
+                return why
         current = table.metadata.current_snapshot_id
         names = sorted(name for name, ref in table.metadata.refs.items() if ref.snapshot_id != current)
         return f"branches or tags hold them: {', '.join(names)[:200]}" if names else None

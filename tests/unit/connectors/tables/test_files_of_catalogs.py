@@ -41,6 +41,8 @@ NO_STORE = "is in no object store"
         ("file:///lake/w", "file:///lake/w/x#/../../etc", None),  # as a file of that name before "#"
         ("", "file:///etc/passwd", OF_MACHINE),
         ("production", "production/x", OF_MACHINE),
+        ("team/lake", "team/lake/x", OF_MACHINE),
+        ("s3tablescatalog/lake", "s3tablescatalog/lake/../../etc", OF_MACHINE),
         ("s3://lake/w", "FILE:///etc/passwd", OF_MACHINE),
         ("s3://lake/w", "etc/passwd", OF_MACHINE),
         ("s3://lake/w", "s3://lake/w/t", None),
@@ -62,6 +64,18 @@ NO_STORE = "is in no object store"
 def test_bounds_of_files(warehouse: str, location: str, said: str | None) -> None:
     """What the operator names as warehouse, and object stores but for what the worker keeps there."""
     why = FileBounds(warehouse, "s3://lake/kept/c/", "s3://lake/snapshots/").refusal(location)
+    assert (why is None) if said is None else (why is not None and said in why)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"), [({"type": "rest", "uri": "http://127.0.0.1"}, OF_MACHINE), ({"type": "sql"}, None)]
+)
+def test_a_warehouse_of_a_catalog_over_rest_may_have_a_name_with_slashes(
+    kind: dict[str, str], said: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is no folder of the worker's; for any other catalog it is a path from the worker's folder on."""
+    monkeypatch.chdir(tmp_path)
+    why = FileBounds.of({**kind, "warehouse": "team/lake"}).refusal(f"{tmp_path}/team/lake/t/1.parquet")
     assert (why is None) if said is None else (why is not None and said in why)
 
 

@@ -202,7 +202,7 @@ def test_a_store_that_does_not_answer_ends_the_search(tmp_path: Path) -> None:
     """Nothing is known of any file then."""
 
     class Away(LocalStorage):
-        def read(self, path: str, at_most: int = SMALL_BYTES) -> bytes:  # noqa: ARG002
+        def read(self, path: str, at_most: int = SMALL_BYTES) -> bytes:
             raise StorageError(f"{path} is not answered in time.", UNHEALTHY)
 
     (tmp_path / "a.json").write_bytes(LONG_KEY)
