@@ -215,7 +215,7 @@ def test_a_defect_of_the_search_itself_is_told(tmp_path: Path, monkeypatch: pyte
     """As the file and the class of the error: else it would look like a damaged file for good."""
     (tmp_path / "a.json").write_bytes(LONG_KEY)
     matcher = KeyMatcher(SALT, erased_keys(SALT, [LONG_KEY]), [LONG_KEY])
-    monkeypatch.setattr(matcher, "is_in", lambda _: {}["alice"])
+    monkeypatch.setattr(matcher, "is_in", lambda _: {"bob": True}["alice"])
     with capture_logs() as told:
         result = KeySearch(SearchPlaces("c", "C", LocalStorage(str(tmp_path)), None), matcher, (), 0).everywhere()
     assert [each.what for each in result.findings] == [UNSEARCHED]
