@@ -58,7 +58,11 @@ def plain_text(field: PartitionField, value: Any) -> str | None:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def remove_empty_folders(place: Storage, wait_ms: Callable[[int], None] = SYSTEM_CLOCK.sleep_ms) -> str | None:
+def remove_empty_folders(
+    place: Storage,
+    wait_ms: Callable[[int], None] = SYSTEM_CLOCK.sleep_ms,
+    remove: Callable[[str], None] = os.rmdir,
+) -> str | None:
     """Removes the folders of a table that have no file any more: their names have the values of partitions.
 
     One that changes within _SETTLED_MS is of a writer at work, and stays. Returns why folders stay, None if none does.
@@ -69,7 +73,7 @@ def remove_empty_folders(place: Storage, wait_ms: Callable[[int], None] = SYSTEM
     wait_ms(_SETTLED_MS)
     now = _without_files(place.location)
     for folder, changed_ns in now.items():
-        if before.get(folder) == changed_ns and (why := _removed(folder)) is not None:
+        if before.get(folder) == changed_ns and (why := _refusal(remove, folder)) is not None:
             return f"a folder without files cannot be removed: {why}"
     left = len(_without_files(place.location))
     return f"{left} folders without files have changed within {_SETTLED_MS} ms: others write there" if left else None
@@ -85,10 +89,10 @@ def _without_files(root: str) -> dict[str, int]:
     return folders
 
 
-def _removed(folder: str) -> str | None:
+def _refusal(remove: Callable[[str], None], folder: str) -> str | None:
     """Removes a folder, unless it has a file since, or is gone. Returns why it cannot be removed."""
     try:
-        Path(folder).rmdir()
+        remove(folder)
     except OSError as error:
         if error.errno not in _USED:
             return error.strerror or type(error).__name__

@@ -69,12 +69,11 @@ def test_a_folder_that_another_has_removed_or_is_at_work_in(table: Path) -> None
     assert _folders(table) == {"log", "data", "data/name=bob", BOB}
 
 
-def test_what_cannot_be_removed_is_said(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_removed_is_said(table: Path) -> None:
     """Else a receipt would say that nothing is left, beside a folder with the name of the erased."""
 
-    def refused(_: Path) -> None:
+    def refused(_: str) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr(Path, "rmdir", refused)
-    why = remove_empty_folders(LocalStorage(str(table)), lambda _: None)
+    why = remove_empty_folders(LocalStorage(str(table)), lambda _: None, refused)
     assert why == "a folder without files cannot be removed: Permission denied"

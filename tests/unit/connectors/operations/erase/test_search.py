@@ -211,11 +211,15 @@ def test_a_store_that_does_not_answer_ends_the_search(tmp_path: Path) -> None:
         KeySearch(SearchPlaces("c", "C", Away(str(tmp_path)), None), matcher, (), 0).everywhere()
 
 
-def test_a_defect_of_the_search_itself_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_defect_of_the_search_itself_is_told(tmp_path: Path) -> None:
     """As the file and the class of the error: else it would look like a damaged file for good."""
+
+    class Defect(KeyMatcher):
+        def is_in(self, data: bytes | str) -> bool:
+            return {"bob": bool(data)}["alice"]
+
     (tmp_path / "a.json").write_bytes(LONG_KEY)
-    matcher = KeyMatcher(SALT, erased_keys(SALT, [LONG_KEY]), [LONG_KEY])
-    monkeypatch.setattr(matcher, "is_in", lambda _: {"bob": True}["alice"])
+    matcher = Defect(SALT, erased_keys(SALT, [LONG_KEY]), [LONG_KEY])
     with capture_logs() as told:
         result = KeySearch(SearchPlaces("c", "C", LocalStorage(str(tmp_path)), None), matcher, (), 0).everywhere()
     assert [each.what for each in result.findings] == [UNSEARCHED]
