@@ -8,6 +8,7 @@ list is read from there. A value of a file is text first, as everywhere (connect
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, version
@@ -128,6 +129,11 @@ def unknown(options: Iterable[Option], names: Iterable[str]) -> tuple[str, ...]:
     """Returns those of `names` that none of `options` has."""
     known = {option.name for option in options}
     return tuple(name for name in names if name not in known)
+
+
+def meant(name: str, options: Iterable[Option]) -> str | None:
+    """Returns the option that `name` is most likely a typo of; None if it is like none."""
+    return next(iter(difflib.get_close_matches(name, [option.name for option in options], n=1)), None)
 
 
 def _value(option: Option, text: str) -> Any:

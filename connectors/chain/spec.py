@@ -22,7 +22,7 @@ from connectors.converters.names import BYTES, CONVERTERS, HEADER_CONVERTERS, SI
 from connectors.data.bounds import MOST_READ
 from connectors.errors import ConfigError
 from connectors.known_values import remember_setting
-from connectors.options import Option, OptionsError, Values, read, unknown
+from connectors.options import Option, OptionsError, Values, meant, read, unknown
 from connectors.placeholders import SHOWN, UNLIMITED, Limits, SecretError, check_path, has_placeholder
 from connectors.transforms.names import PREDICATES, TRANSFORMS
 from connectors.transforms.transform import Side, SidedTransform, Step
@@ -409,7 +409,8 @@ def _setting_faults(spec: ClassSpec, named: Named, key: str, resolve: Resolve) -
                 _try(named, options, is_key=key in {KEY_CONVERTER, OUTPUT_KEY_CONVERTER})
     except OptionsError as error:
         named_so = ((name_in_file(name, spec.texts), text) for name, text in error.faults)
-        yield from (fault for fault in named_so if fault[0] not in strange)
+        misspelt = {meant(name, kind.OPTIONS) for name in strange} - texts.keys()
+        yield from (fault for fault in named_so if fault[0] not in {*strange, *misspelt})
     except (ConfigError, ValueError) as error:
         yield "", str(error)
 

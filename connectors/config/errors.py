@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Final
@@ -39,6 +40,8 @@ A key that keyfold takes from some release on is removed here.
 # How alike a name has to be to be proposed, from 0 to 1: difflib's own default. A lower one proposes names that have
 # little in common with the typo, a higher one recognises fewer typos.
 _CUTOFF: Final = 0.6
+
+_LISTS: Final = ("transforms", "predicates")
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -149,6 +152,18 @@ def unknown(name: str, known: Iterable[str], what: str = "key") -> str:
     """Returns the sentence for an unknown `name`: with the nearest known one, if there is one."""
     near = nearest(name, known)
     return f'unknown {what}; did you mean "{near}"?' if near else f"unknown {what}; docs/configuration.md lists all."
+
+
+def speaks_of(fault: Fault, key: str) -> bool:
+    """Returns whether a fault is of the setting or family `key`, of one below it, or names it in its text.
+
+    Short keys are words of other sentences too: of these only the ones that list aliases are looked for.
+    """
+    plain = key.removesuffix(".")
+    if f"{fault.key}.".startswith(f"{plain}."):
+        return True
+    is_named = "." in plain or plain in _LISTS
+    return is_named and re.search(rf"(?<![\w.]){re.escape(plain)}(?!\w)", fault.text) is not None
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

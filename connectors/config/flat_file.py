@@ -54,10 +54,12 @@ def read(
         raise FaultyConfigError(subject(given), [Fault(name, f"has {TOO_MANY}. Split it.") for name in unhidden])
     by_alias, strange = _by_alias(model, values)
     faults = [_strange(model, name, values[name], clients) for name in strange]
+    meant = {key for name in strange if (key := _meant(model, name, values, clients)) is not None}
     try:
-        config = handler({**by_alias, "given": given, **(more or {})})
+        config = handler({**_left_out(by_alias, meant), "given": given, **(more or {})})
     except ValidationError as error:
-        faults += errors.faults_of(error, definitions(model), given)
+        every = errors.faults_of(error, definitions(model), given)
+        faults += (fault for fault in every if not any(errors.speaks_of(fault, key) for key in meant))
     if faults:
         raise FaultyConfigError(subject(given), faults)
     return config
@@ -78,6 +80,25 @@ def _by_alias(
         else:
             strange.append(name)
     return by_alias, tuple(strange)
+
+
+def _meant(
+    model: type[BaseModel], name: str, values: Mapping[str, str | RefusalError], clients: str
+) -> str | None:
+    """Returns the key, or the family, that `name` is a typo of; None if it is none, or that key is there too."""
+    if isinstance(values[name], RefusalError) or errors.not_yet(name) or _hint(model, name, clients):
+        return None
+    near = errors.nearest(name, (*definitions(model), *families(model)))
+    return None if near in values else near
+
+
+def _left_out(by_alias: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+    """Returns `by_alias` with each of `keys` as one with a fault of its own: no rule then takes its default for said.
+
+    In a family it is the setting without a name.
+    """
+    misspelt = RefusalError("is misspelt.")
+    return {**by_alias, **{key: {**by_alias[key], "": misspelt} if key.endswith(".") else misspelt for key in keys}}
 
 
 def _strange(model: type[BaseModel], name: str, value: str | RefusalError, clients: str) -> Fault:
