@@ -82,9 +82,7 @@ def _by_alias(
     return by_alias, tuple(strange)
 
 
-def _meant(
-    model: type[BaseModel], name: str, values: Mapping[str, str | RefusalError], clients: str
-) -> str | None:
+def _meant(model: type[BaseModel], name: str, values: Mapping[str, str | RefusalError], clients: str) -> str | None:
     """Returns the key, or the family, that `name` is a typo of; None if it is none, or that key is there too."""
     if isinstance(values[name], RefusalError) or errors.not_yet(name) or _hint(model, name, clients):
         return None
