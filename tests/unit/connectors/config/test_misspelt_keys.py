@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from connectors.config.connector import ConnectorConfig
@@ -68,8 +70,9 @@ def test_every_other_fault_is_still_said() -> None:
 
 def test_a_required_key_of_the_worker_is_not_missing_if_it_is_misspelt() -> None:
     """It is named once, with the key that is meant."""
+    given: dict[str, Any] = {"bootstrap.servres": "127.0.0.1:1"}
     with pytest.raises(FaultyConfigError) as raised:
-        WorkerConfig(**{"bootstrap.servres": "127.0.0.1:1"})
+        WorkerConfig(**given)
     assert [str(fault) for fault in raised.value.faults] == [
         'bootstrap.servres: unknown key; did you mean "bootstrap.servers"?'
     ]
