@@ -15,7 +15,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from connectors.converters.avro.columns import Advance, AvroBytes, Places, columns_of, slices_of, small_number
-from connectors.converters.avro.schemas import qualified
+from connectors.converters.avro.schemas import OfTypes
 from connectors.data.column_reader import ReadColumns
 from connectors.data.schema import Schema
 
@@ -65,35 +65,21 @@ def column_reader(avro: Any, schema: Schema, start: int, most: float) -> AvroCol
     return AvroColumnReader(schema, scan, start, most) if is_record and scan is not None else None
 
 
-class _Scans:
-    """Makes what reads the values of one schema."""
+class _Scans(OfTypes["Scan | None"]):
+    """Makes what reads the values of one schema; None if nothing can."""
 
-    def __init__(self) -> None:
-        # What reads each named type that was defined so far, by its full name.
-        self._known: dict[str, Scan | None] = {}
-
-    def of(self, avro: Any) -> Scan | None:
-        """Returns what reads values of `avro`; None if nothing can."""
-        if isinstance(avro, list):
-            return self._union(avro)
-        kind = avro if isinstance(avro, str) else avro["type"]
-        if not isinstance(kind, str):
-            return self.of(kind)
-        if kind in self._known:
-            return self._known[kind]
-        made = self._named(kind, avro) if kind in {"record", "enum", "fixed"} else _leaf(kind)
-        if isinstance(avro, dict) and "name" in avro:
-            self._known[qualified(avro["name"], avro.get("namespace", ""))] = made
-        return made
-
-    def _union(self, avro: Sequence[Any]) -> Scan | None:
-        if len(avro) != 2 or "null" not in avro or avro[0] == avro[1]:
+    def of_union(self, branches: list[Any]) -> Scan | None:
+        """See OfTypes."""
+        if len(branches) != 2 or "null" not in branches or branches[0] == branches[1]:
             return None
-        inner = self.of(next(branch for branch in avro if branch != "null"))
-        null, other = _NULL_FIRST if avro[0] == "null" else _NULL_FIRST[::-1]
+        inner = self.of(next(branch for branch in branches if branch != "null"))
+        null, other = _NULL_FIRST if branches[0] == "null" else _NULL_FIRST[::-1]
         return None if inner is None else _nullable(inner, null, other)
 
-    def _named(self, kind: str, avro: Mapping[str, Any]) -> Scan | None:
+    def of_kind(self, kind: str, avro: Any) -> Scan | None:
+        """See OfTypes."""
+        if kind not in {"record", "enum", "fixed"}:
+            return _leaf(kind)
         if kind == "record":
             fields = {field["name"]: self.of(field["type"]) for field in avro["fields"]}
             known = {name: scan for name, scan in fields.items() if scan is not None}

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from connectors.converters.avro.schemas import qualified
+from connectors.converters.avro.schemas import OfTypes
 
 Kind = TypeVar("Kind", bound=np.generic)
 Places = NDArray[np.int64]
@@ -89,28 +89,22 @@ def columns_of(avro: Any, *, is_read: bool) -> Advance:
     return _Columns(is_read=is_read).of(avro)
 
 
-class _Columns:
+class _Columns(OfTypes[Advance]):
     """Makes what passes over the values of one schema."""
 
     def __init__(self, *, is_read: bool) -> None:
+        super().__init__()
         self._plain = {**_PLAIN, "string": _text if is_read else _sized}
         self._is_read = is_read
-        # What passes over each named type that was defined so far, by its full name.
-        self._known: dict[str, Advance] = {}
 
-    def of(self, avro: Any) -> Advance:
-        """Returns what passes over values of `avro`."""
-        if isinstance(avro, list):
-            return _union([self.of(branch) for branch in avro])
-        kind = avro if isinstance(avro, str) else avro["type"]
-        if not isinstance(kind, str):
-            return self.of(kind)
-        advance = self._plain.get(kind) or self._known.get(kind) or self._holding(kind, avro)
-        if isinstance(avro, dict) and "name" in avro:
-            self._known[qualified(avro["name"], avro.get("namespace", ""))] = advance
-        return advance
+    def of_union(self, branches: list[Any]) -> Advance:
+        """See OfTypes."""
+        return _union([self.of(branch) for branch in branches])
 
-    def _holding(self, kind: str, avro: Any) -> Advance:
+    def of_kind(self, kind: str, avro: Any) -> Advance:
+        """See OfTypes."""
+        if kind in self._plain:
+            return self._plain[kind]
         match kind:
             case "array" | "map":
                 self.of(avro["items" if kind == "array" else "values"])  # which may define a type that is used later

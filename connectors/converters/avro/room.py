@@ -7,12 +7,11 @@ schema says how much a byte takes at most; only a record that could exceed its b
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from contextlib import suppress
 from sys import getsizeof
 from typing import Any, Final, NamedTuple
 
-from connectors.converters.avro.schemas import qualified
+from connectors.converters.avro.schemas import OfTypes
 from connectors.converters.avro.skips import Skip, skip_of
 from connectors.data.bounds import COLLECTED, ELEMENT, ENTRY, LIST, MOST_ROOM, ROOM_A_BYTE, RoomLeft
 
@@ -48,7 +47,7 @@ class RoomOfRecords:
         self._left = RoomLeft()
         # What counts a record through, made for the first that needs it: a schema may be far larger than its records.
         self._counts: Skip | None = None
-        share = _share(avro, {})
+        share = _Shares().of(avro)
         over = share.a_byte - ROOM_A_BYTE
         self.safe_bytes = (MOST_ROOM - share.fixed) / over if over > 0 else math.inf
         """Bytes of a record up to which it cannot take more than it may, whatever it holds."""
@@ -63,37 +62,31 @@ class RoomOfRecords:
                 self._counts(data, start)
 
 
-def _share(avro: Any, known: dict[str, _Share]) -> _Share:
-    if isinstance(avro, list):
-        return _share_of_union([_share(branch, known) for branch in avro])
-    kind = avro if isinstance(avro, str) else avro["type"]
-    if not isinstance(kind, str):
-        return _share(kind, known)
-    share = _LEAVES.get(kind) or known.get(kind) or _share_of_holding(kind, avro, known)
-    if isinstance(avro, dict) and "name" in avro:
-        known[qualified(avro["name"], avro.get("namespace", ""))] = share
-    return share
+class _Shares(OfTypes[_Share]):
+    """Reckons what values of the types of one schema take."""
 
+    def of_union(self, branches: list[Any]) -> _Share:
+        """See OfTypes. Each value has a byte more than its branch, to which the fixed part of the branch belongs."""
+        shares = [self.of(branch) for branch in branches]
+        more = _NAMED_BRANCH if len(shares) > 2 else 0
+        ratios = [(share.fixed + more) / (1 + share.least) + share.a_byte for share in shares]
+        return _Share(1 + min((share.least for share in shares), default=0), 0, max(ratios, default=0))
 
-def _share_of_union(branches: list[_Share]) -> _Share:
-    """Each value has a byte more than its branch, to which the fixed part of the branch belongs."""
-    more = _NAMED_BRANCH if len(branches) > 2 else 0
-    ratios = [(branch.fixed + more) / (1 + branch.least) + branch.a_byte for branch in branches]
-    return _Share(1 + min((branch.least for branch in branches), default=0), 0, max(ratios, default=0))
-
-
-def _share_of_holding(kind: str, avro: Mapping[str, Any], known: dict[str, _Share]) -> _Share:
-    match kind:
-        case "array":
-            item = _share(avro["items"], known)
-            return _Share(1, LIST, (item.fixed + ELEMENT) / max(1, item.least) + item.a_byte)
-        case "map":
-            item = _share(avro["values"], known)
-            return _Share(1, COLLECTED + getsizeof({}), (item.fixed + ENTRY) / (1 + item.least) + item.a_byte)
-        case "fixed":
-            return _Share(avro["size"], 0, 34)
-        case _:
-            fields = [_share(field["type"], known) for field in avro["fields"]]
-            own = COLLECTED + getsizeof(dict.fromkeys(field["name"] for field in avro["fields"]))
-            ratio = max((field.a_byte for field in fields), default=0)
-            return _Share(sum(field.least for field in fields), own + sum(field.fixed for field in fields), ratio)
+    def of_kind(self, kind: str, avro: Any) -> _Share:
+        """See OfTypes."""
+        if kind in _LEAVES:
+            return _LEAVES[kind]
+        match kind:
+            case "array":
+                item = self.of(avro["items"])
+                return _Share(1, LIST, (item.fixed + ELEMENT) / max(1, item.least) + item.a_byte)
+            case "map":
+                item = self.of(avro["values"])
+                return _Share(1, COLLECTED + getsizeof({}), (item.fixed + ENTRY) / (1 + item.least) + item.a_byte)
+            case "fixed":
+                return _Share(avro["size"], 0, 34)
+            case _:
+                fields = [self.of(field["type"]) for field in avro["fields"]]
+                own = COLLECTED + getsizeof(dict.fromkeys(field["name"] for field in avro["fields"]))
+                ratio = max((field.a_byte for field in fields), default=0)
+                return _Share(sum(field.least for field in fields), own + sum(field.fixed for field in fields), ratio)

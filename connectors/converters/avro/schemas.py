@@ -5,8 +5,9 @@ Avro's logical types date, time-millis, timestamp-millis and decimal are Connect
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from msgspec.structs import replace
 
@@ -196,6 +197,39 @@ def _parameters(node: Any) -> dict[str, str]:
 def qualified(name: str, namespace: str) -> str:
     """Returns the full name of a type."""
     return name if "." in name or not namespace else f"{namespace}.{name}"
+
+
+Made = TypeVar("Made")
+
+
+class OfTypes(ABC, Generic[Made]):
+    """Makes something of an Avro schema type by type; of a named type once, at its first use, which defines it."""
+
+    def __init__(self) -> None:
+        # What was made of each named type so far, by its full name.
+        self._known: dict[str, Made] = {}
+
+    def of(self, avro: Any) -> Made:
+        """Returns what is made of `avro`, the JSON of a type."""
+        if isinstance(avro, list):
+            return self.of_union(avro)
+        kind = avro if isinstance(avro, str) else avro["type"]
+        if not isinstance(kind, str):
+            return self.of(kind)
+        if kind in self._known:
+            return self._known[kind]
+        made = self.of_kind(kind, avro)
+        if isinstance(avro, dict) and "name" in avro:
+            self._known[qualified(avro["name"], avro.get("namespace", ""))] = made
+        return made
+
+    @abstractmethod
+    def of_union(self, branches: list[Any]) -> Made:
+        """Returns what is made of a union."""
+
+    @abstractmethod
+    def of_kind(self, kind: str, avro: Any) -> Made:
+        """Returns what is made of `avro`, a type of this kind that was not met before."""
 
 
 def branch_name(avro: Any, namespace: str) -> str:

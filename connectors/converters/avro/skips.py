@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from sys import getsizeof
 from typing import Any, Final
 
-from connectors.converters.avro.schemas import qualified
+from connectors.converters.avro.schemas import OfTypes
 from connectors.data.bounds import COLLECTED, ELEMENT, ENTRY, LIST
 from connectors.data.pace import EVERY, passed
 from connectors.errors import DataError
@@ -34,27 +34,21 @@ def check_end(data: bytes, at: int) -> None:
         raise DataError("It ends too early.")
 
 
-class _Skips:
+class _Skips(OfTypes[Skip]):
     """Makes what passes over the values of one schema, and tells `add`, if there is one, what they take."""
 
     def __init__(self, add: Add | None) -> None:
+        super().__init__()
         self._add = add
-        # What passes over each named type that was defined so far, by its full name.
-        self._known: dict[str, Skip] = {}
 
-    def of(self, avro: Any) -> Skip:
-        """Returns what passes over a value of `avro`."""
-        if isinstance(avro, list):
-            return _union([self.of(branch) for branch in avro])
-        kind = avro if isinstance(avro, str) else avro["type"]
-        if not isinstance(kind, str):
-            return self.of(kind)
-        skip = _PLAIN.get(kind) or self._known.get(kind) or self._holding(kind, avro)
-        if isinstance(avro, dict) and "name" in avro:
-            self._known[qualified(avro["name"], avro.get("namespace", ""))] = skip
-        return skip
+    def of_union(self, branches: list[Any]) -> Skip:
+        """See OfTypes."""
+        return _union([self.of(branch) for branch in branches])
 
-    def _holding(self, kind: str, avro: Any) -> Skip:
+    def of_kind(self, kind: str, avro: Any) -> Skip:
+        """See OfTypes."""
+        if kind in _PLAIN:
+            return _PLAIN[kind]
         match kind:
             case "array":
                 return self._counted(LIST, _blocks(self.of(avro["items"]), self._add, of_map=False))
