@@ -88,12 +88,10 @@ _SPARSE: Final = 8
 class KnownIndexes:
     """Remembers small index files, and directories and blocks of others, which never change; threads share it."""
 
-    def __init__(
-        self, directory_bytes: int = _REMEMBERED, block_bytes: int = _BLOCK_BYTES, file_bytes: int = _FILE_BYTES
-    ) -> None:
+    def __init__(self, directory_bytes: int = _REMEMBERED, block_bytes: int = _BLOCK_BYTES) -> None:
         # By location and path.
         self.directories = Remembered[Directory](directory_bytes)
-        self.files = Remembered[SearchedEntries](file_bytes)
+        self.files = Remembered[SearchedEntries](_FILE_BYTES)
         # By location, path, and number.
         self.blocks = Remembered[SearchedEntries](block_bytes)
         self.block_bytes = block_bytes
@@ -105,9 +103,9 @@ KNOWN: Final = KnownIndexes()
 """Those that this process has read."""
 
 
-def damaged_indexes(storage: Storage, paths: Iterable[str], known: KnownIndexes = KNOWN) -> frozenset[str]:
+def damaged_indexes(storage: Storage, paths: Iterable[str]) -> frozenset[str]:
     """Returns those of `paths` that this process has met as damaged."""
-    return frozenset(path for path in paths if known.damaged.get((storage.location, path)) is not None)
+    return frozenset(path for path in paths if KNOWN.damaged.get((storage.location, path)) is not None)
 
 
 class AskedKeys:

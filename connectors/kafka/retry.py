@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 import structlog
 from msgspec import Struct
 
-from connectors.clock import SYSTEM_CLOCK, Clock
+from connectors.clock import SYSTEM_CLOCK, Clock, Deadline
 from connectors.errors import UnreachableError
 
 T = TypeVar("T")
@@ -90,12 +90,12 @@ def call_again(
 
     Raises its last error after `deadline_s` seconds, an error for which `while_` does not hold at once.
     """
-    until_ms = clock.monotonic_ms() + deadline_s * 1000  # it may be infinite
+    deadline = Deadline(deadline_s, clock)  # it may be infinite
     while True:
         try:
             return call()
         except BaseException as error:
-            if not while_(error) or clock.monotonic_ms() >= until_ms:
+            if not while_(error) or deadline.has_passed:
                 raise
         clock.sleep_ms(round(pause_s * 1000))
 
@@ -105,13 +105,12 @@ def poll_until(
     call: Callable[[], T],
     deadline_s: float,
     pause_s: float,
-    clock: Clock = SYSTEM_CLOCK,
 ) -> T:
     """Returns the first answer of `call` for which `done` holds, or its last one after `deadline_s` seconds.
 
     It is called every `pause_s` seconds. Raises what `call` raises.
     """
-    until_ms = clock.monotonic_ms() + deadline_s * 1000  # it may be infinite
-    while not done(answer := call()) and clock.monotonic_ms() < until_ms:
-        clock.sleep_ms(round(pause_s * 1000))
+    deadline = Deadline(deadline_s)  # it may be infinite
+    while not done(answer := call()) and not deadline.has_passed:
+        SYSTEM_CLOCK.sleep_ms(round(pause_s * 1000))
     return answer
