@@ -31,6 +31,7 @@ from tests.support.oracle.steps import (
     OrderedBy,
     Rebuild,
     Restart,
+    Round,
     Settings,
     Snapshot,
     SourceRecord,
@@ -149,3 +150,26 @@ def test_a_rebuilt_log_has_what_readers_have_of_a_key_that_the_broker_refused_si
     (taken,) = oracle.simulation.components.catalog.state.snapshots
     rows = SnapshotReader(oracle.simulation.shelf).load(taken).rows
     assert {row["key"]: row["value"] for row in rows} == live(oracle)[0] == {b"a": b"1", b"b": b"2"}
+
+
+def test_a_fold_that_was_sent_in_part_is_sent_to_its_end_after_a_rebuild(tmp_path: Path) -> None:
+    """Until then a reader lacks keys of which the fold had passed over a record for one that was not sent."""
+    oracle, fault = Oracle(None, tmp_path), PublishFault(step=PublishStep.SENT, transaction=2)
+    told = tuple(SourceRecord(0, key, value) for key, value in ((b"a", b"1"), (b"b", b"1"), (b"a", b"2")))
+    oracle.run([Restart(ONE_A_TRANSACTION), FailingPublisher(Ingest(told), fault), Rebuild()])
+    assert live(oracle)[0] == {b"b": b"1"}
+    oracle.run([NOTHING_NEW])
+    assert live(oracle)[0] == {b"a": b"2", b"b": b"1"}
+
+
+def test_what_retention_took_before_its_key_came_otherwise_is_retired_by_the_next_record_after_a_rebuild(
+    tmp_path: Path,
+) -> None:
+    """The log had forgotten the key, and the rebuilt one has it from the output, where it is live."""
+    oracle = Oracle(None, tmp_path, any_case=True)
+    aa, other, last = (SourceRecord(0, key, b"1", time=-500) for key in (b"aa", b"AA", b"Aa"))
+    oracle.run([AnyCase(), Restart(Settings(retention_ms=200)), Ingest((aa,)), Advance(300), Round()])
+    oracle.run([Ingest((other,)), Rebuild()])
+    assert live(oracle)[0] == {b"aa": b"1", b"AA": b"1"}
+    oracle.run([Ingest((last,))])
+    assert live(oracle)[0] == {b"Aa": b"1"}
