@@ -48,7 +48,7 @@ _HASH: Final = 8
 
 _64: Final = (1 << 64) - 1
 
-_NARROW: Final = 1 << 32
+NARROW: Final = 1 << 32
 """Deltas below it take 4 bytes, all of a file 8 if one of them is not below it."""
 
 
@@ -128,8 +128,8 @@ class Entries(NamedTuple):
 
     def take(self, places: NDArray[np.int64]) -> Entries:
         """Returns those at `places`."""
-        spellings = None if self.spellings is None else self.spellings[places]
-        return Entries(self.hashes[places], self.deltas[places], spellings)
+        spellings = None if self.spellings is None else self.spellings.take(places)
+        return Entries(self.hashes.take(places), self.deltas.take(places), spellings)
 
 
 class BlocksWriter:
@@ -138,7 +138,7 @@ class BlocksWriter:
     def __init__(self, largest_delta: int, *, has_spellings: bool = False) -> None:
         self.entries = 0
         self._has_spellings = has_spellings
-        self._width = 4 if largest_delta < _NARROW else 8
+        self._width = 4 if largest_delta < NARROW else 8
         # First hash and checksum of each block that was given.
         self._firsts: list[Hashes] = []
         self._checksums: list[int] = []
@@ -171,9 +171,9 @@ class BlocksWriter:
         hashes, deltas = self._hashes[:count], self._deltas[:count]
         self._hashes, self._deltas = self._hashes[count:], self._deltas[count:]
         size = min(count, ENTRIES)
-        columns = [hashes.astype("<u8"), deltas.astype(f"<u{self._width}")]
+        columns = [hashes.astype("<u8", copy=False), deltas.astype(f"<u{self._width}")]
         if self._has_spellings:
-            columns.append(self._spellings[:count].astype("<u8"))
+            columns.append(self._spellings[:count].astype("<u8", copy=False))
             self._spellings = self._spellings[count:]
         blocks = np.hstack([column.view(np.uint8).reshape(count // size, -1) for column in columns])
         self.entries += count
@@ -242,24 +242,24 @@ def _decoded(data: bytes, directory: Directory, entries: int) -> tuple[Hashes, N
     return hashes, deltas, spellings
 
 
-def in_order(hashes: Hashes, deltas: Numbers) -> Numbers:
-    """Returns the order of entries by hash, and of those of one hash by delta.
+def in_order(entries: Entries) -> Entries:
+    """Returns `entries` by hash, and those of one hash by delta.
 
     The upper bits of a hash are sorted together with the row's number in the lower ones: half the time of `argsort`.
     Rows of one log come by offset, so entries of one hash are then by delta. What few are not is sorted once more.
     """
-    rows = (1 << len(hashes).bit_length()) - 1
-    keys = (hashes & np.uint64(~rows & _64)) | np.arange(len(hashes), dtype=np.uint64)
+    rows = (1 << len(entries.hashes).bit_length()) - 1
+    keys = entries.hashes & np.uint64(~rows & _64)
+    keys |= np.arange(len(keys), dtype=np.uint64)
     keys.sort()
-    order = (keys & np.uint64(rows)).astype(np.int64)
-    sorted_hashes = hashes[order]
-    if (sorted_hashes[1:] < sorted_hashes[:-1]).any():  # they differ in lower bits only; few do: a stable sort is fast
-        order = order[np.argsort(sorted_hashes, kind="stable")]
-        sorted_hashes = hashes[order]
-    sorted_deltas = deltas[order]
-    if ((sorted_hashes[1:] == sorted_hashes[:-1]) & (sorted_deltas[1:] < sorted_deltas[:-1])).any():
-        return np.lexsort((deltas, hashes))  # two logs with one hash
-    return order
+    keys &= np.uint64(rows)
+    ordered = entries.take(keys.view(np.int64))
+    if (ordered.hashes[1:] < ordered.hashes[:-1]).any():  # they differ in lower bits; few do: a stable sort is fast
+        ordered = ordered.take(np.argsort(ordered.hashes, kind="stable"))
+    hashes, deltas, _ = ordered
+    if ((hashes[1:] == hashes[:-1]) & (deltas[1:] < deltas[:-1])).any():  # two logs with one hash
+        return entries.take(np.lexsort((entries.deltas, entries.hashes)))
+    return ordered
 
 
 def newest(

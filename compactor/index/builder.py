@@ -1,13 +1,13 @@
 """Builds the index of what a writer of runs has written: one file for all its files and partitions.
 
-Entries that do not fit into memory wait on disk by the upper bits of their hashes; each of these parts is sorted in
-memory. So memory does not grow with keys.
+Entries that do not fit into memory wait on disk in parts (`waiting.py`), each of which is sorted in memory. So memory
+does not grow with keys.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 from secrets import token_hex
 from typing import Final
 
@@ -16,34 +16,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compactor.failpoints import hit
-from compactor.index.blocks import BlocksWriter, Entries, Hashes, in_order
+from compactor.index.blocks import BlocksWriter, Entries, in_order
 from compactor.index.section import IndexSection, fingerprint
-from compactor.model.key_hash import hashes_of
+from compactor.index.waiting import WaitingEntries
+from compactor.model.key_hash import log_bits, plain_hashes
 from compactor.model.record import KEY_IDENTITY, TopicPartition, as_compared
 from compactor.storage.base import Storage
-from compactor.storage.spill_file import SpillFile
 
 HELD: Final = 1_000_000
 """Entries in memory, 16 bytes each; sorting them takes several times as much. Beyond, all wait on disk.
 
 A task with 20 million takes some 130 MiB for its index; with four times as many held, 300 MiB and as long."""
 
-_BITS: Final = 6
-"""Upper bits of a hash by which entries wait on disk: 64 parts, of less than a million entries for 50 million keys."""
-
 SECRET: Final = token_hex(8)
 """The secret of the hashes of all files that this process makes: 16 characters, as many as SipHash takes.
 
 Who writes records does not know it, and cannot give many keys one hash. One for all files, so that a look-up in many
 of them hashes its keys once."""
-
-_WAITING: Final = pa.schema(
-    [pa.field("hash", pa.uint64()), pa.field("delta", pa.int64()), pa.field("spelling", pa.uint64())]
-)
-"""Entries on disk; `spelling` is null if the file has none."""
-
-_NO_LOG: Final = 0
-"""The number with which hashes of keys as they came are made: those of several logs may be one."""
 
 
 class IndexBuilder:
@@ -61,8 +50,8 @@ class IndexBuilder:
         self._entries: list[Entries] = []
         self._count = 0
         self._largest_delta = 0
-        # By the upper bits of their hashes the entries on disk; empty while all are in memory.
-        self._spilled: list[SpillFile] = []
+        # The entries on disk; None while all are in memory.
+        self._waiting: WaitingEntries | None = None
 
     def add(self, tp: TopicPartition, rows: pa.RecordBatch) -> None:
         """Adds `rows` (record.RUN) of `tp`, which come by offset; those that can be the latest of no key have no entry.
@@ -77,8 +66,10 @@ class IndexBuilder:
         if not keyed.num_rows:
             return
         deltas = keyed["offset"].to_numpy() - first
-        hashes = _hashes(as_compared(keyed)["key"], log)
-        spellings = _hashes(keyed["key"], _NO_LOG) if self._has_spellings else None
+        hashes = plain_hashes(as_compared(keyed)["key"], SECRET)
+        hashes ^= np.uint64(log_bits(log))
+        # Without the number of the log: keys of several logs may have one spelling.
+        spellings = plain_hashes(keyed["key"], SECRET) if self._has_spellings else None
         self._largest_delta = max(self._largest_delta, int(deltas[-1]))
         self._entries.append(Entries(hashes, deltas, spellings))
         self._count += len(hashes)
@@ -93,7 +84,7 @@ class IndexBuilder:
         writer, written = BlocksWriter(self._largest_delta, has_spellings=self._has_spellings), 0
         with storage.open_output(path) as output:
             for part in self._parts():
-                written += output.write(writer.add(part.take(in_order(part.hashes, part.deltas))))
+                written += output.write(writer.add(in_order(part)))
             rest, directory = writer.finish()
             written += output.write(rest) + output.write(directory)
         if failpoint is not None:
@@ -114,31 +105,18 @@ class IndexBuilder:
 
     def _parts(self) -> Iterator[Entries]:
         """Yields all entries in parts that rise by hash; the entries of a part are in no order."""
-        if not self._spilled:
+        if self._waiting is None:
             yield self._taken()
             return
-        self._spill()
-        with ExitStack() as closed:
-            for part in self._spilled:
-                closed.enter_context(closing(part))
-            for part in self._spilled:
-                rows = pa.Table.from_batches(part.read(), _WAITING)
-                spellings = rows["spelling"].to_numpy() if self._has_spellings else None
-                yield Entries(rows["hash"].to_numpy(), rows["delta"].to_numpy(), spellings)
+        with closing(self._waiting):
+            self._waiting.add(self._taken())
+            yield from self._waiting.parts()
 
     def _spill(self) -> None:
         """Moves all entries in memory to disk."""
-        if not self._spilled:
-            self._spilled = [SpillFile(_WAITING) for _ in range(1 << _BITS)]
-        hashes, deltas, spellings = self._taken()
-        parts = (hashes >> np.uint64(64 - _BITS)).astype(np.uint8)
-        order = np.argsort(parts, kind="stable")
-        ends = np.cumsum(np.bincount(parts, minlength=1 << _BITS))
-        for part, own in enumerate(np.split(order, ends[:-1])):
-            # Arrays of its own: a slice would keep all of them in memory for as long as it waits.
-            spelled = pa.nulls(len(own), pa.uint64()) if spellings is None else pa.array(spellings[own])
-            rows = [pa.array(hashes[own]), pa.array(deltas[own]), spelled]
-            self._spilled[part].add(pa.RecordBatch.from_arrays(rows, schema=_WAITING))
+        if self._waiting is None:
+            self._waiting = WaitingEntries()
+        self._waiting.add(self._taken())
 
     def _taken(self) -> Entries:
         """Takes the entries that are in memory out of it."""
@@ -148,7 +126,3 @@ class IndexBuilder:
         spelled = [part.spellings for part in entries if part.spellings is not None]
         spellings = np.concatenate([np.empty(0, np.uint64), *spelled]) if self._has_spellings else None
         return Entries(hashes, deltas, spellings)
-
-
-def _hashes(keys: pa.Array, log: int) -> Hashes:
-    return hashes_of(keys, pa.array(np.full(len(keys), log, np.int32)), secret=SECRET)

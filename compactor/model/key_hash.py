@@ -15,11 +15,10 @@ PIECE: Final = 8_192
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
 """2^64 over the golden ratio: multiples of it by few numbers differ in all bits."""
 
-_FEW: Final = 1_000
-"""How many keys are hashed here, by 20 µs each, sooner than pandas is imported, which takes half a second."""
+_FEW: Final = 16
+"""How many keys are hashed here, by 6 to 20 µs each, sooner than pandas' hash is loaded, which takes 3 ms."""
 
-_FEW_WITH_PANDAS: Final = 2
-"""The same if it is imported: a call takes 45 µs, however few keys it has."""
+_COMPILED: Final = "compactor.model.pandas_siphash"
 
 KNOWN: Final = "0123456789123456"
 """The secret of pandas' hash unless there is another one: 16 characters. Who knows it can make keys of one hash."""
@@ -40,14 +39,13 @@ def hashes_of(
 
 def plain_hashes(keys: pa.Array | pa.ChunkedArray, secret: str = KNOWN, piece: int = PIECE) -> NDArray[np.uint64]:
     """Returns the hashes of `keys` in a log with the number 0; those of another have its `log_bits` changed."""
-    if len(keys) <= (_FEW_WITH_PANDAS if "pandas" in sys.modules else _FEW):
+    if len(keys) <= _FEW and _COMPILED not in sys.modules:
         return np.array([hash_of(key, secret) for key in keys.to_pylist()], np.uint64)
-    from pandas.util import hash_array  # it takes half a second, and most folds need no hash
+    from compactor.model.pandas_siphash import siphashes  # most folds need no hash
 
     hashes = np.empty(len(keys), np.uint64)
     for at in range(0, len(keys), piece):
-        some = keys.slice(at, piece).to_numpy(zero_copy_only=False)
-        hashes[at : at + piece] = hash_array(some, hash_key=secret, categorize=False)
+        hashes[at : at + piece] = siphashes(keys.slice(at, piece).to_numpy(zero_copy_only=False), secret)
     return hashes
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
-from typing import Final
+from typing import IO, Final
 
 import pyarrow as pa
 
@@ -16,12 +16,17 @@ _GATHERED: Final = 1 << 20
 """How many bytes of rows are gathered before they are written: many small Arrow messages are slow."""
 
 
+def unnamed_file() -> IO[bytes]:
+    """Opens a file without a name in the folder in which Spark's own plans spill. Raises OSError."""
+    folder = os.environ.get(_LOCAL_DIRS, "").partition(",")[0] or None
+    return tempfile.TemporaryFile(dir=folder)
+
+
 class SpillFile:
     """Rows of `schema`: written first, then read once. Raises OSError if the disk refuses."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        folder = os.environ.get(_LOCAL_DIRS, "").partition(",")[0] or None
-        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  # `close` ends it
+        self._file = unnamed_file()
         options = pa.ipc.IpcWriteOptions(compression="lz4")
         self._writer = pa.ipc.new_stream(self._file, schema, options=options)
         self._schema = schema

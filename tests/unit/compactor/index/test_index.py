@@ -7,6 +7,8 @@ import subprocess
 import sys
 import tracemalloc
 from collections.abc import Mapping, Sequence
+from contextlib import closing
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +30,7 @@ from compactor.index.reader import (
     small_file,
 )
 from compactor.index.section import IndexSection
+from compactor.index.waiting import WaitingEntries
 from compactor.model import record
 from compactor.model.key_hash import hash_of
 from compactor.model.record import TopicPartition
@@ -228,8 +231,7 @@ def test_the_secret_of_hashes_is_no_known_one() -> None:
 def test_equal_hashes_lie_by_delta_and_the_newest_below_a_bound_is_given() -> None:
     """Different keys can have one hash: the entries lie together."""
     hashes, deltas = np.array([5, 9, 5, 1, 5], np.uint64), np.array([7, 0, 3, 2, 9])
-    order = in_order(hashes, deltas)
-    hashes, deltas = hashes[order], deltas[order]
+    hashes, deltas, _ = in_order(Entries(hashes, deltas, None))
     assert (hashes.tolist(), deltas.tolist()) == ([1, 5, 5, 5, 9], [2, 3, 7, 9, 0])
     wanted = np.array([5, 1, 2, 9], np.uint64)
     expected = {10: [9, 2, -1, 0], 8: [7, 2, -1, 0], 3: [-1, 2, -1, 0], 2: [-1, -1, -1, 0]}
@@ -292,11 +294,33 @@ def test_directories_are_remembered_up_to_a_number_of_bytes() -> None:
 def test_entries_are_put_in_order_whatever_bits_they_differ_in(entries: list[tuple[int, int]]) -> None:
     """Also hashes that only differ in bits that are sorted last, and deltas that do not come in order."""
     deltas, hashes = (list(column) for column in zip(*entries, strict=True)) if entries else ([], [])
-    columns = np.array(hashes, np.uint64), np.array(deltas, np.int64)
-    order = in_order(*columns)
-    assert list(zip(*(column[order].tolist() for column in columns), strict=True)) == sorted(
-        (hash_, delta) for delta, hash_ in entries
-    )
+    rows = np.arange(len(entries), dtype=np.uint64)  # a spelling of its own for each
+    ordered = in_order(Entries(np.array(hashes, np.uint64), np.array(deltas, np.int64), rows))
+    expected = sorted(range(len(entries)), key=lambda row: (hashes[row], deltas[row], row))
+    assert [column.tolist() for column in ordered if column is not None] == [
+        [hashes[row] for row in expected],
+        [deltas[row] for row in expected],
+        expected,
+    ]
+
+
+@pytest.mark.parametrize("has_spellings", [False, True])
+@pytest.mark.parametrize("sizes", [[1], [0, 3, 0, 200_000], [90_000] * 4])
+def test_entries_that_wait_on_disk_come_back_by_parts_that_rise(sizes: list[int], has_spellings: bool) -> None:
+    """Each once, with its own delta and spelling, whatever pieces they come in."""
+    chance, waiting, added = np.random.default_rng(1), WaitingEntries(), []
+    with closing(waiting):
+        for size in sizes:
+            hashes = chance.integers(0, 1 << 64, size, np.uint64)
+            added.append(Entries(hashes, np.arange(size), hashes ^ np.uint64(9) if has_spellings else None))
+            waiting.add(added[-1])
+        parts = list(waiting.parts())
+    filled = [part.hashes for part in parts if len(part.hashes)]
+    assert all(earlier.max() < later.min() for earlier, later in pairwise(filled))
+    for column in range(2 + has_spellings):
+        given, expected = (np.concatenate([each[column] for each in some]) for some in (parts, added))
+        by_hash = [np.argsort(np.concatenate([each.hashes for each in some])) for some in (parts, added)]
+        assert (given[by_hash[0]] == expected[by_hash[1]]).all()
 
 
 def test_what_is_held_does_not_grow_with_entries() -> None:
