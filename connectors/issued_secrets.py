@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from math import inf
 from operator import itemgetter
 from typing import Final
 
 from compactor.secret_forms import HIDDEN, SHORTEST_ANYWHERE, SecretIndex, Span, forms_of
 from connectors.credentials import is_no_word
+from connectors.kept_values import Kept
 
 LONGEST: Final = 16 << 10
 """Characters of a secret: servers take no longer header."""
@@ -29,13 +31,11 @@ class IssuedSecrets:
     """The secrets that were issued last, up to `heaviest` characters of their forms."""
 
     def __init__(self, heaviest: int = _HEAVIEST, index: IndexOf = SecretIndex) -> None:
-        self._heaviest = heaviest
         self._index_of = index
         self._lock = threading.Lock()
         """Held for moments: the index is made without it, so that who logs does not wait for a catalog."""
-        # The forms of each secret, the one that was issued last at the end, and their characters. Under the lock.
-        self._forms: dict[str, tuple[str, ...]] = {}
-        self._length = 0
+        # The forms of each secret, by their characters. Under the lock.
+        self._forms: Kept[str, tuple[str, ...]] = Kept(inf, heaviest)
         # How often secrets have come. Under the lock.
         self._count = 0
         # That count when what finds them was made, and what finds them. Replaced as a whole, under the lock.
@@ -46,22 +46,15 @@ class IssuedSecrets:
         opaque = {secret: forms_of(secret[:LONGEST]) for secret in secrets if not _may_be_word(secret)}
         with self._lock:
             for secret, forms in opaque.items():
-                self._keep(secret, forms)
-            count, kept = self._count, list(self._forms.values())
+                self._count += secret not in self._forms
+                self._forms.put(secret, forms, sum(map(len, forms)))
+            count, kept = self._count, self._forms.newest_first()
             if self._made[0] == count:
                 return
-        known = (form for forms in kept for form in forms if len(form) >= SHORTEST_ANYWHERE)
+        known = (form for _, forms in kept for form in forms if len(form) >= SHORTEST_ANYWHERE)
         index = self._index_of(dict.fromkeys(known, HIDDEN))
         with self._lock:  # what another thread has made since has these as well
             self._made = max(self._made, (count, index), key=itemgetter(0))
-
-    def _keep(self, secret: str, forms: tuple[str, ...]) -> None:
-        if self._forms.pop(secret, None) is None:
-            self._length += sum(map(len, forms))
-            self._count += 1
-        self._forms[secret] = forms
-        while self._length > self._heaviest and len(self._forms) > 1:
-            self._length -= sum(map(len, self._forms.pop(next(iter(self._forms)))))
 
     def spans(self, text: str) -> Iterator[Span]:
         """Yields what of them stands in `text`, with what is shown in its place. Waits for nothing."""

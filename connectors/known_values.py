@@ -14,12 +14,13 @@ import base64
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Final, TypeVar
+from math import inf
+from typing import Final
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -37,9 +38,7 @@ from compactor.secret_forms import (
 )
 from connectors.credentials import BRACES, is_no_word, items_in, secrets_in
 from connectors.issued_secrets import issued_secrets
-
-Key = TypeVar("Key")
-Value = TypeVar("Value")
+from connectors.kept_values import Kept
 
 _MOST: Final = 2_000
 """How many placeholders that were sent over REST are remembered, and as many secrets that are written out; the newest.
@@ -127,60 +126,37 @@ class _Late(Struct):
         return self.parts
 
 
-class _Newest(dict[Key, Value]):
-    """Values by their names, the oldest first: the newest `_MOST` of up to `heaviest` characters, if that is not None.
-
-    `length_of` returns the characters of a value and its name. The newest one stays in any case.
-    """
-
-    def __init__(self, length_of: Callable[[Key, Value], int], heaviest: int | None) -> None:
-        super().__init__()
-        self._length_of = length_of
-        self._heaviest = heaviest
-        self._length = 0  # characters of all values
-
-    def keep(self, name: Key, value: Value) -> None:
-        """Keeps a value as the newest; lets go of the oldest."""
-        self._let_go(name)
-        self._length += self._length_of(name, value)
-        while self and self._heaviest is not None and (len(self) >= _MOST or self._length > self._heaviest):
-            self._let_go(next(iter(self)))
-        self[name] = value
-
-    def _let_go(self, name: Key) -> None:
-        if name in self:
-            self._length -= self._length_of(name, self.pop(name))
-
-
 class _Remembered:
-    """The placeholders and settings of one origin: the newest, of up to `heaviest` characters each; None: all."""
+    """The placeholders and settings of one origin: the newest `most`, of up to `heaviest` characters each."""
 
-    def __init__(self, heaviest: int | None) -> None:
+    def __init__(self, most: float, heaviest: float) -> None:
         # Placeholders by their names.
-        self.placeholders = _Newest[str, _Known](
-            lambda _, known: len(known.value) + sum(map(len, known.parts)), heaviest
-        )
+        self.placeholders: Kept[str, _Known] = Kept(most, heaviest)
         # The settings with the forms of their secrets, which in one with placeholders follow from these.
-        self.settings = _Newest[_WrittenOut, tuple[str, ...] | _Late](_length_of_setting, heaviest)
+        self.settings: Kept[_WrittenOut, tuple[str, ...] | _Late] = Kept(most, heaviest)
 
+    def keep_placeholder(self, name: str, known: _Known) -> None:
+        """Keeps a placeholder by its characters, and those of its parts."""
+        self.placeholders.put(name, known, len(known.value) + sum(map(len, known.parts)))
 
-def _length_of_setting(setting: _WrittenOut, parts: tuple[str, ...] | _Late) -> int:
-    own = len(setting.text)
-    return _FORMS * own if isinstance(parts, _Late) else own + sum(map(len, parts))
+    def keep_setting(self, setting: _WrittenOut, parts: tuple[str, ...] | _Late) -> None:
+        """Keeps a setting by its characters, and those of the forms that it has, or may have later."""
+        own = len(setting.text)
+        self.settings.put(setting, parts, _FORMS * own if isinstance(parts, _Late) else own + sum(map(len, parts)))
 
 
 class KnownValues:
     """The values of placeholders that are remembered, by their names, and the settings that secrets stand in.
 
     Those of the worker's operator stand apart: what is sent over REST pushes out nothing of them. `beneath` has what is
-    known besides, to one that lives for a request. `heaviest`: see _HEAVIEST.
+    known besides, to one that lives for a request. `heaviest`, `most`: see _HEAVIEST and _MOST.
     """
 
-    def __init__(self, beneath: KnownValues | None = None, heaviest: int = _HEAVIEST) -> None:
+    def __init__(self, beneath: KnownValues | None = None, heaviest: int = _HEAVIEST, most: int = _MOST) -> None:
         self._beneath = beneath
         self._lock = threading.Lock()
         # Of files, which only operators write, and of REST. Changed under the lock.
-        self._of_files, self._of_rest = _Remembered(None), _Remembered(heaviest)
+        self._of_files, self._of_rest = _Remembered(inf, inf), _Remembered(most, heaviest)
         # How often something was remembered: what was made of all this is made again once it has changed.
         self.version = 0
         # What is hidden everywhere, of files and of REST; None once a value has come that is not in it. Replaced as a
@@ -196,7 +172,7 @@ class KnownValues:
         if old is None or old.value != value:
             known = _Known(written, value, tuple(dict.fromkeys(filter(None, _parts(value)))))
             with self._lock:
-                origin.placeholders.keep(name, known)
+                origin.keep_placeholder(name, known)
                 self._changed(origin)
 
     def remember_setting(self, text: str, *, is_secret: bool, over_rest: bool) -> None:
@@ -208,7 +184,7 @@ class KnownValues:
         has_placeholder = any(":" in match[1] for match in BRACES.finditer(text, 0, text.rfind("}") + 1))
         parts = _Late() if has_placeholder else _forms_of_setting(setting, text)
         with self._lock:
-            origin.settings.keep(setting, parts)
+            origin.keep_setting(setting, parts)
             self._changed(origin)
 
     def spans(self, text: str) -> Iterator[Span]:
@@ -264,8 +240,8 @@ class KnownValues:
 
         Those with few parts come before all others: a password must not be left out for the lines of many keystores.
         """
-        values = [(known.shown, known.parts) for known in reversed(origin.placeholders.values())]
-        for setting, parts in reversed(origin.settings.items()):
+        values = [(known.shown, known.parts) for _, known in origin.placeholders.newest_first()]
+        for setting, parts in origin.settings.newest_first():
             own = parts.of(setting, self.resolved(setting.text)) if isinstance(parts, _Late) else parts
             values.append((HIDDEN, own))
         yield from sorted(values, key=lambda value: len(value[1]))

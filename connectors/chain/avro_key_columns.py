@@ -17,9 +17,9 @@ from connectors.converters.avro.reader import AvroReader
 from connectors.converters.avro.unwrapper import KnownSchemas
 from connectors.converters.registered import MOST_IDS
 from connectors.data.growth import Room
-from connectors.data.kept import Kept
 from connectors.data.schema import BITS, DECIMAL, UNION, Schema, Type
 from connectors.errors import DataError
+from connectors.kept_values import Kept
 from connectors.registry.answers import SchemaId
 
 _MOST_SCHEMAS: Final = 16

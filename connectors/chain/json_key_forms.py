@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from connectors.chain.compared_keys import LONGEST_AT_ONCE, Compared, ComparedParts, Places
 from connectors.errors import DataError
+from connectors.kept_values import Kept
 
 _NUMBER: Final = r"(?:0|-?[1-9][0-9]{0,17})"
 _TEXT: Final = r"[ !#-\[\]-~]*"
@@ -93,14 +94,14 @@ class JsonKeyForms:
 
     def __init__(self, compare: Callable[[bytes], Compared]) -> None:
         self._compare = compare
-        # By the literals and kinds of all values of a key, the form that matched last at the end.
-        self._forms: dict[Any, _Form] = {}
+        # By the literals and kinds of all values of a key, those that matched last.
+        self._forms: Kept[Any, _Form] = Kept(_MOST)
 
     def add_to(self, compared: ComparedParts, keys: pa.Array) -> None:
         """Adds those of `keys` that have a form to `compared`."""
         is_short = pc.less_equal(pc.binary_length(keys), LONGEST_AT_ONCE).fill_null(fill_value=False)
         left = np.flatnonzero(is_short.to_numpy(zero_copy_only=False))
-        left = self._matched(compared, keys, left, [*reversed(self._forms.items())])
+        left = self._matched(compared, keys, left, self._forms.newest_first())
         for number in range(_LEARNED):
             if len(left) < _FEW:
                 break
@@ -118,14 +119,11 @@ class JsonKeyForms:
                 break
             own = keys if len(left) == len(keys) else keys.take(pa.array(left))
             if form.add(own, left, compared):
-                self._forms.pop(kind, None)
-                self._forms[kind] = form
+                self._forms.put(kind, form, 0)  # by their number alone
                 is_left = np.zeros(len(keys), np.bool_)
                 is_left[left] = True
                 rest = compared.rest
                 left = rest[is_left[rest]]
-        while len(self._forms) > _MOST:
-            del self._forms[next(iter(self._forms))]
         return left
 
     def _learned(self, keys: Sequence[bytes]) -> tuple[Any, _Form] | None:

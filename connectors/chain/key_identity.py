@@ -19,10 +19,11 @@ from connectors.data.canonical import TooLongError, has_one_encoding, plain, tex
 from connectors.data.collector import LONG
 from connectors.data.growth import Room
 from connectors.data.json_parts import decoded_in_parts
-from connectors.data.kept import Kept, OfSchema
+from connectors.data.kept import OfSchema
 from connectors.data.pace import passed
 from connectors.data.record import Header
 from connectors.errors import DataError, RegistryError
+from connectors.kept_values import Kept
 from connectors.machine_errors import refuse_machine
 from connectors.registry.answers import SchemaId
 from connectors.rejection import reason_of

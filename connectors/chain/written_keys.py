@@ -7,7 +7,7 @@ from typing import Final
 
 from connectors.chain.conversion import Conversion, RejectedError
 from connectors.data.growth import Room
-from connectors.data.kept import Kept
+from connectors.kept_values import Kept
 
 _MOST: Final = 65_536
 """How many keys are remembered, as many as identities are (`key_identity`)."""

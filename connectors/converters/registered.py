@@ -8,8 +8,9 @@ from typing import Any, ClassVar, Final
 from connectors.converters.converter import Converter
 from connectors.converters.wire_format import LONG_IDS, USE_ID_OPTION, WireFormat
 from connectors.data.bounds import DEEPEST_SCHEMA, LONGEST_SCHEMA, MOST_REFERENCES
-from connectors.data.kept import Kept, Refusals, weight_of
+from connectors.data.kept import Refusals, weight_of
 from connectors.errors import DataError
+from connectors.kept_values import Kept
 from connectors.options import Option
 from connectors.registry.answers import IdKind, Reference, RegisteredSchema, SchemaId
 from connectors.registry.patience import Patience

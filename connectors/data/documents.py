@@ -13,10 +13,11 @@ from typing import Any, Final
 
 from connectors.data.bounds import Extent, check_depth
 from connectors.data.extended_json import Kind, bson_value
-from connectors.data.kept import Kept, weight_of
+from connectors.data.kept import weight_of
 from connectors.data.pace import paced
 from connectors.data.schema import BOOLEAN, BYTES, FLOAT64, INT32, INT64, STRING, TIMESTAMP_SCHEMA, Field, Schema, Type
 from connectors.errors import DataError
+from connectors.kept_values import Kept
 
 ARRAY: Final = "array"
 DOCUMENT: Final = "document"

@@ -6,66 +6,21 @@ they are parsed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from sys import getsizeof
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
 from connectors.clock import SYSTEM_CLOCK, Clock
 from connectors.data.schema import Schema
 from connectors.errors import DataError
+from connectors.kept_values import HEAVIEST, Kept
 
-Key = TypeVar("Key", bound=Hashable)
-Value = TypeVar("Value")
-
-HEAVIEST: Final = 32 << 20
-"""About how many bytes may be kept in one place: a hundred thousand types, as a thousand tables of a hundred columns
-have. A chain has a handful of such places."""
 _TYPE: Final = 320
 """About how many bytes a type of a schema takes, with its field and what is made of it."""
 _PLAIN: Final = 32
 """About how many bytes a number takes."""
-
-
-class Kept(Generic[Key, Value]):
-    """Keeps at most `most` values, which weigh at most `heaviest` together; the oldest are let go.
-
-    The newest stays in any case. Used by one thread.
-    """
-
-    def __init__(self, most: int, heaviest: int = HEAVIEST) -> None:
-        self._most = max(1, most)
-        self._heaviest = heaviest
-        self._weight = 0  # of all that is in `_kept`
-        # Each value with its weight (bytes), in the order in which they were put: the first is the oldest.
-        self._kept: dict[Key, tuple[Value, int]] = {}
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    def get(self, key: Key) -> Value | None:
-        """Returns what is kept under `key`, or None."""
-        kept = self._kept.get(key)
-        return None if kept is None else kept[0]
-
-    def get_all(self, keys: Iterable[Key]) -> list[Value | None]:
-        """Returns what is kept under each of `keys`, or None."""
-        return [None if kept is None else kept[0] for kept in map(self._kept.get, keys)]
-
-    def put(self, key: Key, value: Value, weight: int) -> Value:
-        """Keeps `value`, of about `weight` bytes, in place of what is kept under `key`; returns it."""
-        self._let_go(key)
-        while self._kept and (len(self._kept) >= self._most or self._weight + weight > self._heaviest):
-            self._let_go(next(iter(self._kept)))
-        self._kept[key] = value, weight
-        self._weight += weight
-        return value
-
-    def _let_go(self, key: Key) -> None:
-        kept = self._kept.pop(key, None)
-        if kept is not None:
-            self._weight -= kept[1]
 
 
 def weight_of(*values: Any, most: int = 2 * HEAVIEST) -> int:

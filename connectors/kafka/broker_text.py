@@ -10,12 +10,14 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Mapping
+from math import inf
 from typing import Any, Final
 
 from confluent_kafka import KafkaError
 
 from compactor.secret_forms import without
 from connectors.config.secrets import credentials_of, printable_text
+from connectors.kept_values import Kept
 
 _SAID: Final = 1_000
 """Characters that are shown of an error: a server of tokens may have answered with a page."""
@@ -42,27 +44,23 @@ class SentCredentials:
     """The credentials of the clients that this process has made, in the forms in which others repeat them."""
 
     def __init__(self, most_forms: int = _MOST_FORMS) -> None:
-        self._most_forms = most_forms
         self._lock = threading.Lock()
-        # Of each login, the newest at the end; changed under the lock.
-        self._logins: dict[tuple[str, ...], None] = {}
+        # Of each login, by how many there are; changed under the lock.
+        self._logins: Kept[tuple[str, ...], None] = Kept(inf, most_forms)
 
     def remember(self, config: Mapping[str, Any]) -> tuple[str, ...]:
         """Remembers the credentials in a client's settings, and returns their forms."""
         credentials = credentials_of(config)
-        with self._lock:
-            self._logins.pop(credentials, None)
-            if credentials:
-                self._logins[credentials] = None
-            while len(self._logins) > 1 and sum(map(len, self._logins)) > self._most_forms:
-                del self._logins[next(iter(self._logins))]
+        if credentials:
+            with self._lock:
+                self._logins.put(credentials, None, len(credentials))
         return credentials
 
     def hidden_in(self, text: str) -> str:
         """Returns `text` without them."""
         with self._lock:
-            logins = list(self._logins)
-        for credentials in logins:
+            logins = self._logins.newest_first()
+        for credentials, _ in logins:
             text = without(text, credentials)
         return text
 

@@ -19,8 +19,9 @@ from msgspec import Struct
 from compactor.secret_forms import forms_of, without
 from connectors.clock import SYSTEM_CLOCK, Clock
 from connectors.data.collector import decoded
-from connectors.data.kept import Kept, Refusals, weight_of
+from connectors.data.kept import Refusals, weight_of
 from connectors.errors import DataError, RegistryError, RegistryRefusedError
+from connectors.kept_values import Kept
 from connectors.registry.answers import (
     LARGEST_ID,
     RegisteredSchema,

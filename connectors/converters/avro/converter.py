@@ -35,10 +35,11 @@ from connectors.converters.written_fields import WrittenFields
 from connectors.data.bounds import EMPTY_PARTS
 from connectors.data.collector import decoded
 from connectors.data.column_reader import ColumnReader
-from connectors.data.kept import Kept, OfSchema, weight_of
+from connectors.data.kept import OfSchema, weight_of
 from connectors.data.schema import UNION, Schema, Type
 from connectors.data.unwrapping import Unwrapper, Unwrapping
 from connectors.errors import DataError, PortionLateError, RegistryError
+from connectors.kept_values import Kept
 from connectors.options import Option
 from connectors.registry.answers import RegisteredSchema, SchemaId
 from connectors.rejection import reason_of

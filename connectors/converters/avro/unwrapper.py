@@ -23,10 +23,10 @@ from connectors.converters.avro.event_columns import (
 from connectors.converters.avro.reader import AvroReader
 from connectors.converters.registered import MOST_IDS
 from connectors.converters.wire_format import WireFormat
-from connectors.data.kept import Kept
 from connectors.data.schema import Schema
 from connectors.data.unwrapping import AFTER, BEFORE, NewHeader, Place, Rows, Unwrapped, Unwrapping
 from connectors.errors import DataError
+from connectors.kept_values import Kept
 from connectors.registry.answers import SchemaId
 
 _EMPTY: Final = pa.array([b""], pa.binary())

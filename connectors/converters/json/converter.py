@@ -25,10 +25,11 @@ from connectors.converters.written_fields import WrittenFields
 from connectors.data.bounds import LONGEST_SCHEMA
 from connectors.data.collector import decoded
 from connectors.data.json_parts import decoded_in_parts
-from connectors.data.kept import Kept, OfSchema, weight_of
+from connectors.data.kept import OfSchema, weight_of
 from connectors.data.schema import DECIMAL, Schema
 from connectors.data.unwrapping import Unwrapper, Unwrapping
 from connectors.errors import DataError
+from connectors.kept_values import Kept
 from connectors.options import Option, OptionsError
 from connectors.rejection import reason_of
 

@@ -19,9 +19,10 @@ from connectors.converters.registered import MOST_IDS, RegisteredConverter
 from connectors.converters.written_fields import WrittenFields
 from connectors.data.collector import decoded
 from connectors.data.json_parts import decoded_in_parts
-from connectors.data.kept import Kept, OfSchema, weight_of
+from connectors.data.kept import OfSchema, weight_of
 from connectors.data.schema import Schema
 from connectors.errors import DataError
+from connectors.kept_values import Kept
 from connectors.registry.answers import SchemaId
 from connectors.rejection import reason_of
 

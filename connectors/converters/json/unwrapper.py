@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from connectors.converters.json.typed_events import EventType, UntypedError, event_type
 from connectors.converters.json.values import JsonValues
-from connectors.data.kept import Kept
 from connectors.data.schema import Schema
 from connectors.data.unwrapping import NewHeader, Rows, Unwrapped, Unwrapping
 from connectors.errors import DataError
+from connectors.kept_values import Kept
 
 _SPACES: Final = b" \t\r\n"
 _MOST_GROUPS: Final = 16

@@ -77,7 +77,7 @@ def test_a_value_that_has_changed_is_hidden_as_it_is_now_and_the_oldest_are_forg
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What is remembered of REST is bounded."""
-    monkeypatch.setattr(known_values, "_MOST", 2)
+    monkeypatch.setattr(known_values, "_known", known_values.KnownValues(most=2))
     for name in ("A", "B", "C"):
         remember(f"${{env:{name}}}", f"value-of-{name}", over_rest=True)
     remember("${env:C}", "value-of-D", over_rest=True)
@@ -87,7 +87,7 @@ def test_a_value_that_has_changed_is_hidden_as_it_is_now_and_the_oldest_are_forg
 @pytest.mark.parametrize("form", ["//x/s.json", "/x/./s.json", "/x//././s.json", "/x/s.json/", "/x/y/../s.json"])
 def test_a_placeholder_is_the_same_one_however_its_path_is_written(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else one request with many ways to write it would have all others forgotten."""
-    monkeypatch.setattr(known_values, "_MOST", 1)
+    monkeypatch.setattr(known_values, "_known", known_values.KnownValues(most=1))
     remember("${file:/x/s.json:k}", "value-of-k", over_rest=True)
     remember(f"${{file:{form}:k}}", "value-of-k", over_rest=True)
     assert hide_in("value-of-k", [f"${{file:{form}:k}}"]) == f"${{file:{form}:k}}"

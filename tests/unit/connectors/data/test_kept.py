@@ -17,9 +17,10 @@ from connectors.converters.json.schema_converter import JsonSchemaConverter
 from connectors.converters.protobuf.converter import ProtobufConverter
 from connectors.converters.registered import RegisteredConverter
 from connectors.data.bounds import LONGEST_SCHEMA, MOST_REFERENCES
-from connectors.data.kept import HEAVIEST, Kept, OfSchema, weight_of
+from connectors.data.kept import OfSchema, weight_of
 from connectors.data.schema import INT8, Field, Schema, Type
 from connectors.errors import DataError
+from connectors.kept_values import HEAVIEST, Kept
 from connectors.options import read
 from connectors.registry.schema_registry import SchemaRegistry
 from connectors.registry.settings import registry_settings

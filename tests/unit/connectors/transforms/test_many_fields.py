@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from connectors.chain.spec import ClassSpec, made
-from connectors.data.kept import HEAVIEST
 from connectors.data.record import ConnectRecord, Header
 from connectors.data.schema import INT32, STRING, TIMESTAMP_SCHEMA, Field, Schema, Type
+from connectors.kept_values import HEAVIEST
 from connectors.transforms.names import TRANSFORMS
 from connectors.transforms.transform import Transform
 from tests.unit.connectors.test_amplifying_records import little_room
