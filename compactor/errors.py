@@ -68,14 +68,14 @@ class KeyfoldError(Exception):
 
     retriable: ClassVar[bool] = False
     is_of_record: ClassVar[bool] = False
-    topic: str | None = None
     aborted: int = 0
     silent_ms: int = 0
 
-    def __init__(self, message: str, action: str = "") -> None:
+    def __init__(self, message: str, action: str = "", *, topic: str | None = None) -> None:
         super().__init__(message, action)
         self.message = message
         self.action = action
+        self.topic = topic
 
     def __str__(self) -> str:
         return f"{self.message} {self.action}".rstrip()

@@ -34,13 +34,12 @@ class Rejected(NamedTuple):
 
     def error(self, connector: str) -> RejectedRecordError:
         """Returns the error that says so, of its topic."""
-        error = RejectedRecordError(
+        return RejectedRecordError(
             f"Connector {connector}: the record at topic {self.tp.topic}, partition {self.tp.partition}, offset "
             f"{self.offset} cannot be folded: {self.reason}.",
             f"{action_for(self.reason)} Nothing of this batch was taken.",
+            topic=self.tp.topic,
         )
-        error.topic = self.tp.topic
-        return error
 
 
 def rejected_topics(batch: Batch) -> dict[str, Rejected]:

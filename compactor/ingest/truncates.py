@@ -104,10 +104,9 @@ def _last(state: CatalogState, batch: Batch) -> dict[TopicPartition, int]:
 
 
 def _several_partitions(state: CatalogState, tp: TopicPartition, count: int) -> RejectedRecordError:
-    error = RejectedRecordError(
+    return RejectedRecordError(
         f"Connector {state.connector}: topic {tp.topic}, partition {tp.partition} has a truncate, which cannot "
         f"be applied: the topic has {count} partitions, and nothing says which records of the others are before it.",
         _NEXT,
+        topic=tp.topic,
     )
-    error.topic = tp.topic
-    return error

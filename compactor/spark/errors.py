@@ -155,8 +155,8 @@ def _made(payload: _Payload) -> KeyfoldError:
     known = _known()
     kind = next((known[name] for name in payload.kinds if name in known), KeyfoldError)
     error = kind.__new__(kind)
-    KeyfoldError.__init__(error, payload.message, payload.action)
-    error.topic, error.aborted, error.silent_ms = payload.topic, payload.aborted, payload.silent_ms
+    KeyfoldError.__init__(error, payload.message, payload.action, topic=payload.topic)
+    error.aborted, error.silent_ms = payload.aborted, payload.silent_ms
     return error
 
 

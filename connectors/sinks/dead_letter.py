@@ -47,12 +47,11 @@ def refuse_rejected(connector: str, tp: TopicPartition, letters: pa.RecordBatch,
     pairs = zip(letters["offset"].to_pylist(), letters["rejected"].to_pylist(), strict=True)
     for offset, reason in pairs:
         if offset not in mine:
-            error = RejectedRecordError(
+            raise RejectedRecordError(
                 f"Connector {connector}: record {tp} at offset {offset} cannot be folded: {reason.removesuffix('.')}.",
                 action_for(reason),
+                topic=tp.topic,
             )
-            error.topic = tp.topic
-            raise error
 
 
 def records(

@@ -93,13 +93,12 @@ class ErrorTolerance:
                 "such records.",
             )
         if not self._rules.tolerate:
-            error = RecordRefusedError(
+            raise RecordRefusedError(
                 f"{where} for output topic {output}: {refusal.reason}.",
                 f"{_to_raise(refusal) or _to_change(output)}, or set errors.tolerance=all, with "
                 "errors.deadletterqueue.topic.name to keep such records.",
+                topic=batch.tp.topic,
             )
-            error.topic = batch.tp.topic
-            raise error
         mine[offset] = refusal.reason
         _log.warning(
             "record refused by the broker",

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -105,32 +105,32 @@ def classify(code: str) -> FetchError:
 
 def recreated(connector: str, topic: str, ours: str, theirs: str) -> SourceChangedError:
     """Returns the error for a topic, the name of which another topic has now."""
-    error = SourceChangedError(
+    return SourceChangedError(
         f"Connector {connector}: source topic {topic} was recreated: its id is {theirs}, our offsets count in {ours}.",
         START_OVER,
+        topic=topic,
     )
-    return _about(error, topic)
 
 
 def truncated(connector: str, partition: TopicPartition, ours: int, log_end: int) -> SourceChangedError:
     """Returns the error for a log that ends below a position that was read up to."""
-    error = SourceChangedError(
+    return SourceChangedError(
         f"Connector {connector}: the log of {partition} ends at offset {log_end}, below our position {ours}: "
         "records were taken back.",
         START_OVER,
+        topic=partition.topic,
     )
-    return _about(error, partition.topic)
 
 
 def lost(connector: str, partition: TopicPartition, ours: int, log_start: int) -> DataLossError:
     """Returns the error for records that were removed before they were read."""
-    error = DataLossError(
+    return DataLossError(
         f"Connector {connector}: records of {partition} are gone before they were read: our position is offset "
         f"{ours}, the log starts at {log_start}.",
         "Set on.data.loss=skip to go on with an explicit gap, or begin anew from what is there with keyfold resync "
         "CONNECTOR.json --accept-loss.",
+        topic=partition.topic,
     )
-    return _about(error, partition.topic)
 
 
 def missing(connector: str, partition: TopicPartition, ours: int, hi: int, state: PartitionState) -> DataLossError:
@@ -141,14 +141,6 @@ def missing(connector: str, partition: TopicPartition, ours: int, hi: int, state
         f"Connector {connector}: the topic of {partition} was deleted before offsets {ours} to {hi} were read.",
         "Restart the connector to go on without the topic, or set on.data.loss=skip.",
     )
-
-
-_About = TypeVar("_About", bound=ConnectorError)
-
-
-def _about(error: _About, topic: str) -> _About:
-    error.topic = topic
-    return error
 
 
 def refused(connector: str, partition: TopicPartition, ours: int, reason: str) -> NotAllowedError:
@@ -327,4 +319,4 @@ def closing_topic(
             catalog.commit(lambda _: actions, clock.now_ms())
         if error.topic not in left_out(catalog.state):
             raise
-        raise _about(TopicSetAsideError(error.message, NEXT), str(error.topic)) from failed
+        raise TopicSetAsideError(error.message, NEXT, topic=error.topic) from failed
