@@ -26,6 +26,7 @@ from compactor.model.actions import (
     AnyAction,
     BeginGeneration,
     Refill,
+    Reidentify,
     RenewTopic,
     Reorder,
     Rescope,
@@ -192,7 +193,7 @@ def _is_number(text: str) -> bool:
 
 def format_of(actions: Iterable[AnyAction]) -> int:
     """Returns the format of a commit of `actions`: the oldest that a reader has to know."""
-    kinds = BeginGeneration | RenewTopic | Reorder | Refill | Rescope | RestoreLog | SetFence | Skip
+    kinds = BeginGeneration | RenewTopic | Reorder | Reidentify | Refill | Rescope | RestoreLog | SetFence | Skip
     later = any(isinstance(action, kinds) for action in actions)
     return FORMAT_OF_GENERATIONS if later else FORMAT
 

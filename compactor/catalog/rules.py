@@ -1,4 +1,4 @@
-"""Compares the rules that a catalog was created with, and keeps for good, with those that a connector asks for."""
+"""Compares the rules of a catalog, which a start does not change, with those that a connector asks for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 from msgspec import UNSET, UnsetType
 
 from compactor.errors import CatalogError
-from compactor.model.state import BYTES, CatalogState
+from compactor.model.state import BY_BYTES, BYTES, CatalogState
 
 
 class Rules(NamedTuple):
@@ -23,16 +23,14 @@ class Rules(NamedTuple):
 
 
 def refuse_others(state: CatalogState, connector: str, asked: Rules) -> None:
-    """Raises CatalogError if the catalog with `state` was created with other rules than `asked`."""
+    """Raises CatalogError if the catalog with `state` has other rules than `asked`."""
     created = Rules(state.order, state.identity, state.scope, state.fill)
     if created == asked:
         return
-    can_change = created.identity == asked.identity
-    again = "have the source read again by the new ones (keyfold resync CONNECTOR.json), " if can_change else ""
     raise CatalogError(
         f"Connector {connector}: {_changes(created, asked)}.",
-        f"A start does not change it: set it back, {again}or start under a new connector name, with another output "
-        "topic.",
+        "A start does not change it: set it back, have the source read again by the new ones (keyfold resync "
+        "CONNECTOR.json), or start under a new connector name, with another output topic.",
     )
 
 
@@ -46,4 +44,4 @@ def _changes(created: Rules, asked: Rules) -> str:
 def _word(rule: str | UnsetType) -> str:
     if rule is UNSET:
         return "none"
-    return "bytes" if rule == BYTES else rule
+    return BY_BYTES if rule == BYTES else rule

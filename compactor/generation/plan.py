@@ -20,30 +20,43 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from compactor.errors import OffsetChangeError
-from compactor.model.actions import AnyAction, BeginGeneration, Refill, RenewTopic, Reorder, Rescope, SetFence, Skip
+from compactor.model.actions import (
+    AnyAction,
+    BeginGeneration,
+    Refill,
+    Reidentify,
+    RenewTopic,
+    Reorder,
+    Rescope,
+    SetFence,
+    Skip,
+)
 from compactor.model.fence import Fence
 from compactor.model.log import Gap, Generation, PartitionLog, Run, first_end_of, generation_of, lost_by
 from compactor.model.record import TopicPartition
-from compactor.model.state import NO_FILL, OF_TOPIC, CatalogState, Topic
+from compactor.model.state import BY_BYTES, BYTES, NO_FILL, OF_TOPIC, CatalogState, Topic
 
 
 class OffsetChange(Struct, frozen=True, kw_only=True):
     """What an operator asks for: the next source offset to publish of each partition; None is the source's start.
 
     `anew`: a generation begins even if a log stands there already. `accepts_loss`: it begins even if the source no
-    longer has records that the earlier generation began with. `order`, `scope` and `fill` are what the connector's file
-    says of them; None: what the catalog has. `since_ms`: in place of the source's start, the first record of this time
-    or a later one. `fences`: what truncates have left of topics, of which `offsets` has all logs, each with its end.
+    longer has records that the earlier generation began with. `order`, `identity`, `scope` and `fill` are what the
+    connector's file says of them; None: what the catalog has, as if `keeps_rules`. `since_ms`: in place of the source's
+    start, the first record of this time or a later one. `fences`: what truncates have left of topics, of which
+    `offsets` has all logs, each with its end.
     """
 
     offsets: Mapping[TopicPartition, int | None]
     anew: bool = False
     accepts_loss: bool = False
     order: str | None = None
+    identity: str | None = None
     scope: str | None = None
     fill: str | None = None
     since_ms: int | None = None
     fences: Mapping[str, Fence] = {}
+    keeps_rules: bool = False
 
 
 class FoundTopic(Struct, frozen=True):
@@ -73,7 +86,7 @@ class FoundPartition(Struct, frozen=True, kw_only=True):
     output_end: int | None = None
 
 
-NewRule = Reorder | Rescope | Refill
+NewRule = Reorder | Reidentify | Rescope | Refill
 """An action by which a rule of the catalog changes."""
 
 
@@ -231,10 +244,13 @@ def _new_rules(
 
     Raises OffsetChangeError unless every log begins again: what one keeps was decided about by those before.
     """
-    fill = state.winners.fill
+    fill, identity = state.winners.fill, state.key_identity or BY_BYTES
     if change.order not in (None, state.order):
         _check_all_begin_again(state, "order", state.order, change.order, generations)
         yield Reorder(order=change.order)
+    if change.identity not in (None, identity):
+        _check_all_begin_again(state, "key.identity", identity, change.identity, generations)
+        yield Reidentify(identity=BYTES if change.identity == BY_BYTES else change.identity)
     if change.scope not in (None, state.scope):
         _check_all_begin_again(state, "scope", state.scope, change.scope, generations)
         yield Rescope(scope=change.scope, outputs=_outputs(state, change.scope, topics))
@@ -265,11 +281,11 @@ def _outputs(state: CatalogState, scope: str, topics: Mapping[str, FoundTopic]) 
 def _check_all_begin_again(
     state: CatalogState, rule: str, was: str, now: str, generations: Mapping[TopicPartition, Generation]
 ) -> None:
-    kept = sorted(log.tp for log in state.logs if log.tp not in generations)
+    kept, name = sorted(log.tp for log in state.logs if log.tp not in generations), rule.replace(".", " ")
     if kept:
         raise OffsetChangeError(
-            f"Connector {state.connector}: its {rule} was {was} and is {now} now, and partition {kept[0]} would keep "
-            f"what it has by the {rule} before, as would {len(kept) - 1} others.",
+            f"Connector {state.connector}: its {name} was {was} and is {now} now, and partition {kept[0]} would keep "
+            f"what it has by the {name} before, as would {len(kept) - 1} others.",
             "Ask for all of it, without --topic: keyfold resync CONNECTOR.json. A topic that is gone, or that the file "
             f"no longer names, cannot be read again: set compaction.{rule} back, or start under a new connector name.",
         )

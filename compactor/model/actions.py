@@ -18,7 +18,7 @@ class Action(Struct, frozen=True, kw_only=True, tag_field="do"):
 
 
 class Create(Action, frozen=True, tag="create"):
-    """Begins a catalog. The identity never changes; order, fill and scope do by `Reorder`, `Refill` and `Rescope`.
+    """Begins a catalog. Its rules change by `Reorder`, `Reidentify`, `Rescope` and `Refill` alone.
 
     `fill` unset, and then not written: none.
     """
@@ -42,6 +42,12 @@ class Reorder(Action, frozen=True, tag="reorder"):
     """Gives the catalog another order; every log begins again with the same commit, as an operator asked."""
 
     order: str
+
+
+class Reidentify(Action, frozen=True, tag="reidentify"):
+    """Compares keys by another identity; every log begins again with the same commit, as by `Reorder`."""
+
+    identity: str
 
 
 class Refill(Action, frozen=True, tag="refill"):
@@ -265,6 +271,7 @@ AnyAction = (
     Create
     | TakeOver
     | Reorder
+    | Reidentify
     | Refill
     | Rescope
     | SetBuckets

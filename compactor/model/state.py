@@ -30,6 +30,7 @@ from compactor.model.actions import (
     Publish,
     Quarantine,
     Refill,
+    Reidentify,
     Release,
     RenewTopic,
     ReopenTopic,
@@ -52,6 +53,9 @@ from compactor.model.record import TopicPartition, by_topic
 
 BYTES: Final = "key"
 """The identity of a catalog that compares keys byte by byte."""
+
+BY_BYTES: Final = "bytes"
+"""The word of the settings for such a catalog (compaction.key.identity)."""
 
 
 OF_TOPIC: Final = "topic"
@@ -228,7 +232,7 @@ class _Draft:
 
     def take(self, action: AnyAction) -> None:
         match action:
-            case Create() | TakeOver() | Reorder() | Refill():
+            case Create() | TakeOver() | Reorder() | Reidentify() | Refill():
                 self.state = _apply_owner(self.state, action)
             case Rescope() | SetBuckets():
                 self._deal(action)
@@ -282,7 +286,7 @@ class _Draft:
         self.taken[action.topic] = tuple(kept for kept in own if kept.id != action.id)
 
 
-def _apply_owner(state: CatalogState, action: Create | TakeOver | Reorder | Refill) -> CatalogState:
+def _apply_owner(state: CatalogState, action: Create | TakeOver | Reorder | Reidentify | Refill) -> CatalogState:
     match action:
         case Create():
             named = {name: getattr(action, name) for name in ("order", "identity", "scope", "fill")}
@@ -291,6 +295,8 @@ def _apply_owner(state: CatalogState, action: Create | TakeOver | Reorder | Refi
             return replace(state, epoch=action.epoch, owner=action.owner)
         case Reorder():
             return replace(state, order=action.order)
+        case Reidentify():
+            return replace(state, identity=action.identity)
         case Refill():
             return replace(state, fill=action.fill)
 

@@ -23,7 +23,7 @@ from compactor.model.log import Gap, Generation, OutputPoint, PartitionLog, Run,
 from compactor.model.log_transitions import begin_generation, check_invariants
 from compactor.model.position import Position, WinnerRules, buckets_of
 from compactor.model.record import OfPartition, TopicPartition
-from compactor.model.state import OF_TOPIC
+from compactor.model.state import BY_BYTES, OF_TOPIC
 
 OLDER_BUCKETS: Final = 256
 """How many transactional ids an older keyfold may have had, which did not write their number to its positions.
@@ -82,10 +82,12 @@ def check_rules(
     """Raises RebuildError if `position`, of `tp`, names other rules than those of the new catalog.
 
     The output holds the last record of each key only by the rules that it was written with. A generation of which
-    nothing was sent begins again by others, but for the identity of keys.
+    nothing was sent begins again by others.
     """
-    was, now = {"compaction.key.identity": position.identity or "bytes"}, [identity or "bytes"]
-    if position.winners is not None and not (position.generation > 1 and position.offset <= position.start):
+    if position.generation > 1 and position.offset <= position.start:
+        return
+    was, now = {"compaction.key.identity": position.identity or BY_BYTES}, [identity or BY_BYTES]
+    if position.winners is not None:
         was |= dict(zip(_SETTINGS, position.winners, strict=True))
         now += winners
     for (setting, before), asked in zip(was.items(), now, strict=True):
@@ -93,8 +95,8 @@ def check_rules(
             raise RebuildError(
                 f"Connector {connector}: {tp.topic}, partition {tp.partition} was published with {setting}={before}, "
                 f"and it is {asked} now.",
-                f"Set {setting}={before}; or begin anew: keyfold delete CONNECTOR.json --outputs, then run it."
-                + (" Once it is rebuilt, keyfold resync applies another one." if setting in _SETTINGS else ""),
+                f"Set {setting}={before}; or begin anew: keyfold delete CONNECTOR.json --outputs, then run it. Once it "
+                "is rebuilt, keyfold resync applies another one.",
             )
 
 

@@ -137,7 +137,7 @@ class ConnectorConfig(SnapshotConfig):
     """How long a tombstone is kept after the first full fold that meets it."""
     key_identity: Identity = _compaction("compaction.key.identity", "bytes", importance="medium")
     """By what two keys are compared: their bytes, the JSON value that they hold, or the value of a registry's Avro.
-    Fixed at the first start ([converters.md](converters.md#key-identity))."""
+    `resync` applies another one ([converters.md](converters.md#key-identity))."""
     scope: Annotated[Literal["partition", "topic"], ANY_CASE] = _compaction(
         "compaction.scope", "partition", importance="medium"
     )

@@ -149,7 +149,9 @@ def identities_of(connector: ConnectorConfig, state: CatalogState, keys: Sequenc
     from connectors.chain.key_identity import compared
     from connectors.placeholders import resolve
 
-    with IDLE.lent(connector.chain_spec(), resolve) as identity:
+    # The file may name another identity by now, which no resync has applied yet.
+    spec = structs.replace(connector.chain_spec(), identity=state.key_identity)
+    with IDLE.lent(spec, resolve) as identity:
         if identity is None:
             return list(keys)
         identities = [compared(identity, (), key).identity for key in keys]

@@ -328,7 +328,7 @@ class Rebuilder:
         """Returns the keys that live in the output partition of `lost`, and how they are compared."""
         output = self._connector.output_topic(lost.topic) or ""
         keys = live_keys(self._clients.consumer(), output, lost.tp, lost.output_end).live
-        return keys, comparison_of_keys(self._connector)
+        return keys, comparison_of_keys(self._connector.chain_spec(), self._catalog.state.key_identity)
 
     def _runs(
         self, lost: LostLog, pieces: Pieces, outputs: int | UnsetType, now_ms: int

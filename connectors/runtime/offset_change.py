@@ -28,13 +28,14 @@ from compactor.model.output_partitions import with_output_partition
 from compactor.model.position import Position, ResumePoint
 from compactor.model.publish_plan import PublishTarget
 from compactor.model.record import TopicPartition
-from compactor.model.state import CatalogState, Topic, apply
+from compactor.model.state import BY_BYTES, CatalogState, Topic, apply
 from compactor.publish.named_ids import read_shut_out
 from compactor.publish.plan import bucket_plans
 from compactor.publish.resume import check_catalog, resume_point
 from compactor.runs import paths
 from compactor.runs.writer import RunTarget
 from connectors.chain.key_identity import compared, key_identity_of
+from connectors.chain.spec import ChainSpec
 from connectors.config.connector import ConnectorConfig
 from connectors.config.engine_settings import needs_index
 from connectors.data.record import Header
@@ -108,13 +109,13 @@ def after_truncates(
     """Returns the choice that begins each of the logs again after its truncate at one of `offsets`.
 
     What was not published below it is superseded, so its loss is accepted. All logs of the topics of `fences` begin
-    again with what they keep, and go on at their ends.
+    again with what they keep, and go on at their ends. Nobody has asked for other rules.
     """
 
     def choose(state: CatalogState) -> OffsetChange:
         starts: dict[TopicPartition, int | None] = {tp: offset + 1 for tp, offset in offsets.items()}
         ends = {log.tp: log.end for topic in fences for log in state.logs_of(topic)}
-        return OffsetChange(offsets=starts | ends, anew=True, accepts_loss=True, fences=fences)
+        return OffsetChange(offsets=starts | ends, anew=True, accepts_loss=True, fences=fences, keeps_rules=True)
 
     return choose
 
@@ -149,7 +150,9 @@ class OffsetChanger:
         """
         self.changed, self.is_in_doubt = None, False
         asked = self._connector
-        change = replace(choose(self._catalog.state), order=asked.order, scope=asked.scope, fill=asked.fill)
+        rules = {"order": asked.order, "identity": asked.key_identity, "scope": asked.scope, "fill": asked.fill}
+        change = choose(self._catalog.state)
+        change = change if change.keeps_rules else replace(change, **rules)
         change = (
             change if change.since_ms is None else at_time(self._admin, self._catalog.state, change, change.since_ms)
         )
@@ -270,17 +273,16 @@ class OffsetChanger:
     ) -> dict[TopicPartition, Run]:
         """Takes step G2: writes the tombstones of each generation that begins."""
         leads: dict[TopicPartition, Run] = {}
-        topics = apply(self._catalog.state, plan.rules).topics
+        after = apply(self._catalog.state, plan.rules)
         for tp in plan.generations:
             output, end = self._catalog.state.topics[tp.topic].output, partitions[tp].output_end
             if output is None or end is None:
                 continue
             keys = self._live_keys(output, tp, end)
             epoch, most = self._catalog.epoch, self._connector.segment_bytes
-            moved = moved_keys(keys, tp.partition, topics[tp.topic].outputs)
-            lead = write_tombstones(
-                self._catalog.storage, tp, keys, epoch, now_ms, most, self._comparison(), moved=moved
-            )
+            moved = moved_keys(keys, tp.partition, after.topics[tp.topic].outputs)
+            compare = self._comparison(after.key_identity)
+            lead = write_tombstones(self._catalog.storage, tp, keys, epoch, now_ms, most, compare, moved=moved)
             leads |= {tp: lead} if lead is not None else {}
         return leads
 
@@ -333,9 +335,9 @@ class OffsetChanger:
             self._newest[other] = max(self._newest.get(other, 1), generation)
         return output_keys.live
 
-    def _comparison(self) -> CompareKey | None:
-        """Returns how keys are compared; histories on the broker in memory have their own way."""
-        return comparison_of_keys(self._connector)
+    def _comparison(self, identity: str | None) -> CompareKey | None:
+        """Returns how an `identity` compares keys, None if by bytes; histories on the broker in memory have another."""
+        return comparison_of_keys(self._connector.chain_spec(), identity)
 
     def _check_all_is_stable(self, place: TopicPartition, end: int) -> None:
         """Raises if records lie above the last stable offset `end`: nothing tells which keys they leave."""
@@ -425,9 +427,9 @@ def _changed(before: PartitionLog, after: PartitionLog, lead: Run | None) -> Cha
     )
 
 
-def comparison_of_keys(connector: ConnectorConfig) -> CompareKey | None:
-    """Returns how keys are compared of which nothing else is known; None if it is by their bytes."""
-    identity = key_identity_of(connector.chain_spec(), resolve)
+def comparison_of_keys(spec: ChainSpec, name: str | None) -> CompareKey | None:
+    """Returns how the identity `name` compares keys of which nothing else is known; None if it is by their bytes."""
+    identity = key_identity_of(replace(spec, identity=name or BY_BYTES), resolve)
     return None if identity is None else lambda key: compared(identity, (), key)
 
 

@@ -19,7 +19,7 @@ from compactor.failpoints import hit
 from compactor.model.actions import ReopenTopic, SetBuckets
 from compactor.model.position import WinnerRules
 from compactor.model.record import TopicPartition
-from compactor.model.state import BYTES, NO_FILL, CatalogState
+from compactor.model.state import BY_BYTES, BYTES, NO_FILL, CatalogState
 from compactor.publish.resume import no_catalog
 from compactor.rebuild.plan import check_rules
 from compactor.storage.base import Storage
@@ -46,9 +46,6 @@ DELETING: Final = "deleting.json"
 
 CHECKPOINT: Final = "checkpoint"
 """A folder that earlier versions of keyfold have made in a connector's storage, and nothing reads."""
-
-_IDENTITY: Final = {"bytes": BYTES}
-"""What a catalog calls an identity of keys, if it has another name for it."""
 
 LOCK_POLL_S: Final = 1.0
 """How often a lock that may be a killed worker's is looked at."""
@@ -191,12 +188,11 @@ def take_over(
 
     If `known` is the id of the catalog that was there before, no other catalog is taken or made: its disk may not be
     mounted. `others` gives the worker's connectors, with which this one must make no loop. `change` is called once no
-    other process publishes any more (steps G and R); with `changes_rules` it gives the catalog the order, the scope
-    and the fill of `connector`, if they are others. `rebuilds`: no catalog is there, and one has committed positions.
-    Raises NoCatalogError otherwise, if that is so; FencedError if another process took over at the same time, or one
-    that started after `start`; OutputError, SourceChangedError and DataLossError if topics are not what the catalog
-    knows;
-    SourceMissingError, UnreachableError, StorageError, CatalogError, and what `change` raises.
+    other process publishes any more (steps G and R); with `changes_rules` it gives the catalog the rules of
+    `connector`, if they are others; CatalogError is raised if it does not. `rebuilds`: no catalog is there, and one has
+    committed positions. Raises NoCatalogError otherwise, if that is so; FencedError if another process took over at the
+    same time, or one that started after `start`; OutputError, SourceChangedError and DataLossError if topics are not
+    what the catalog knows; SourceMissingError, UnreachableError, StorageError, CatalogError, and what `change` raises.
     """
     kafka = kafka or KafkaAccess()
     kafka.probe(connector.name, clients)  # no owner is fenced while its brokers do not answer
@@ -205,11 +201,10 @@ def take_over(
     _refuse_other(catalog, storage, known)
     if not catalog.version:
         _refuse_lost(storage, connector, kafka.admin(clients.admin()), rebuilds=rebuilds)
-    asked = connector.order, connector.scope, UNSET if connector.fill == NO_FILL else connector.fill
-    state = catalog.state
-    order, scope, fill = (state.order, state.scope, state.fill) if changes_rules and catalog.version else asked
-    identity = _IDENTITY.get(connector.key_identity, connector.key_identity)
-    catalog.require(order, identity, scope, fill)
+    state, identity = catalog.state, BYTES if connector.key_identity == BY_BYTES else connector.key_identity
+    asked = connector.order, identity, connector.scope, UNSET if connector.fill == NO_FILL else connector.fill
+    has_own = changes_rules and catalog.version > 0
+    catalog.require(*((state.order, state.identity, state.scope, state.fill) if has_own else asked))
     owner = owner_lock.this_process(start=start.number).text
     pause = partial(SYSTEM_CLOCK.sleep_ms, LIST_PAUSE_MS)
     catalog.take_over(owner, now_ms, pause, lambda other: start.is_before(owner_lock.parse(other)))
@@ -221,6 +216,7 @@ def take_over(
     try:
         if change is not None:
             change(Fenced(catalog, broker, admin, connector, clients))
+            catalog.require(*asked)  # a change that was refused has left the rules as they were
         catalog.commit(reopened, now_ms)
         topics = broker.discover(catalog.state)
         hit("takeover.topics")
@@ -305,7 +301,7 @@ def _refuse_lost(storage: Storage, connector: ConnectorConfig, admin: Admin, *, 
     `rebuilds` it is known to be lost. Then it raises RebuildError if the positions name other rules than `connector`,
     before a catalog is made that has these for good. Closes `admin`.
     """
-    identity = None if connector.key_identity in _IDENTITY else connector.key_identity
+    identity = None if connector.key_identity == BY_BYTES else connector.key_identity
     winners = WinnerRules(connector.order, connector.scope, connector.fill)
     with closing(admin):
         topics = admin.describe(select(connector, admin.list_topics()))

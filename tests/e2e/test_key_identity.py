@@ -124,14 +124,43 @@ def test_a_key_that_is_no_json_is_a_dead_letter(spark: SparkSession, deployment:
 
 
 def test_the_identity_stays_what_it_was_at_the_first_start(spark: SparkSession, deployment: Deployment) -> None:
-    """Another one is an error that names it, and nothing has changed."""
+    """Another one is an error that names it and the way, and nothing has changed."""
     put(deployment, (SPACED[0], b"a"))
     deployment.run_once(spark)
-    with pytest.raises(CatalogError, match="identity was json so far and is bytes now"):
+    with pytest.raises(CatalogError, match="identity was json so far and is bytes now") as refused:
         deployment.run_once(spark, compaction_key_identity="bytes")
+    assert "keyfold resync" in refused.value.action
     put(deployment, (SORTED[0], b"b"))
     deployment.run_once(spark, compaction_key_identity="json")
     assert table(deployment) == {SORTED[0]: b"b"}
+
+
+def test_a_resync_applies_another_identity(
+    spark: SparkSession, deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From bytes, of which the output has several spellings, and back to them, also if it is killed after G3."""
+    by_bytes = {SPACED[0]: b"a", SORTED[0]: b"b", SORTED[1]: b"c", SPACED[2]: b"e"}
+    put(deployment, (SPACED[0], b"a"), (SORTED[0], b"b"), (SORTED[1], b"c"), (SORTED[2], b"d"), (SORTED[2], None))
+    put(deployment, (SPACED[2], b"e"))
+    deployment.run_once(spark, compaction_key_identity="bytes")
+    assert table(deployment) == by_bytes
+    files = (str(deployment.write(compaction_key_identity="json")[0]), "--worker", str(deployment.write()[1]))
+    partly = invoke("resync", *files, "--topic", deployment.topic, "--partition", "0")
+    assert "would keep what it has by the key identity before" in " ".join(partly.stderr.split())
+    assert invoke("resync", *files).exit_code == 0
+    assert invoke("get", *files, SPACED[0].decode()).exit_code == 0
+    state = deployment.run_once(spark)
+    assert (state.identity, table(deployment)) == ("json", {SORTED[0]: b"b", SORTED[1]: b"c", SPACED[2]: b"e"})
+    manifest, rows = read_snapshot(deployment)
+    assert manifest["key_identity"] == "json"
+    assert {key: value for (_, key), (_, value) in rows.items()} == table(deployment)
+    deployment.write(compaction_key_identity="bytes")
+    monkeypatch.setenv("KEYFOLD_FAILPOINTS", "generation.after-commit=error")
+    assert invoke("resync", *files).exit_code != 0
+    monkeypatch.delenv("KEYFOLD_FAILPOINTS")
+    state = deployment.run_once(spark)
+    assert (state.key_identity, table(deployment)) == (None, by_bytes)
+    assert "key_identity" not in read_snapshot(deployment)[0]
 
 
 def test_a_log_that_is_read_anew_leaves_one_encoding(spark: SparkSession, deployment: Deployment) -> None:

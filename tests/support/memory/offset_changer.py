@@ -14,7 +14,7 @@ from compactor.generation.plan import OffsetChange
 from compactor.generation.tombstones import Compare
 from compactor.model.position import Position
 from compactor.model.record import TopicPartition
-from compactor.model.state import NO_FILL, Topic
+from compactor.model.state import BY_BYTES, NO_FILL, Topic
 from connectors.kafka.admin import TopicInfo
 from connectors.runtime.offset_change import OffsetChanger
 from tests.support.memory.broker import MemoryBroker
@@ -26,16 +26,16 @@ _SEGMENT_BYTES = 1 << 20
 class MemoryOffsetChanger(OffsetChanger):
     """Takes the steps on `broker`, which all of `source` is announced to.
 
-    `rules`: order, scope and fill, if they are others than the catalog's.
+    `rules`: order, key_identity, scope and fill, if they are others than the catalog's.
     """
 
     def __init__(self, catalog: Catalog, broker: MemoryBroker, source: Any, **rules: str) -> None:
         outside: Any = broker
         state = catalog.state
         known = {"order": state.order, "scope": state.scope, "fill": state.fill or NO_FILL}
+        known |= {"key_identity": state.key_identity or BY_BYTES}
         connector: Any = SimpleNamespace(
             segment_bytes=_SEGMENT_BYTES,
-            key_identity="bytes",
             publish_unchanged="send",
             state_index="auto",
             **(known | rules),
@@ -51,8 +51,8 @@ class MemoryOffsetChanger(OffsetChanger):
     def _output_id(self, change: OffsetChange, topic: Topic, found: Mapping[str, TopicInfo]) -> str | None:
         return topic.output_id  # outputs are there, and stay
 
-    def _comparison(self) -> Compare | None:
-        return self._memory.compare
+    def _comparison(self, identity: str | None) -> Compare | None:
+        return None if identity is None else self._memory.compare
 
     def _commit(self, positions: Mapping[TopicPartition, Position]) -> None:
         for tp, position in positions.items():

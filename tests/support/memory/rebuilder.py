@@ -53,10 +53,10 @@ class MemoryRebuilder(Rebuilder):
         )
         clients: Any = None
         super().__init__(Fenced(catalog, outside, admin(broker, source_end, outputs), connector, clients))
-        self._memory = broker
+        self._memory, self._memory_catalog = broker, catalog
 
     def _output_records(self, topic: str, bounds: Mapping[int, Bound], spread: int | None) -> OutputRecords:
-        compare = self._memory.compare
+        compare = self._comparison()
 
         def opened(_config: object, place: Partition) -> Any:
             return _Reader(self._memory, TopicPartition(topic, place.partition), place)
@@ -68,7 +68,10 @@ class MemoryRebuilder(Rebuilder):
 
     def _live_keys(self, lost: LostLog) -> tuple[list[bytes], Compare | None]:
         records = self._memory.output.records.get(lost.tp, ())
-        return live_keys(records, lost.output_end), self._memory.compare
+        return live_keys(records, lost.output_end), self._comparison()
+
+    def _comparison(self) -> Compare | None:
+        return None if self._memory_catalog.state.key_identity is None else self._memory.compare
 
     def _put(self, positions: Mapping[TopicPartition, Position], held: Held, ids: int) -> bool:
         hit("rebuild.positions")

@@ -121,10 +121,10 @@ TRUNCATING: Final = ("generation.write", "generation.carry", "generation.after-c
 def history(number: int, length: int) -> list[steps.AnyStep]:
     """Returns `length` random steps, after a Restart that configures the connector.
 
-    In every third history keys are compared by an identity; three of five have another order than the offset; in every
-    fourth values are filled. In every seventh, and in every second of those that are filled, a key has one winner over
-    all partitions of a topic, or has so until that changes. In every eleventh all records are kept, and nothing else is
-    so.
+    In every third history keys are compared by an identity, in every ninth until that changes; three of five have
+    another order than the offset; in every fourth values are filled. In every seventh, and in every second of those
+    that are filled, a key has one winner over all partitions of a topic, or has so until that changes. In every
+    eleventh all records are kept, and nothing else is so.
     """
     chance = _Chance(number)
     first: list[steps.AnyStep] = [steps.AnyCase()] if chance.any_case else []
@@ -141,6 +141,7 @@ class _Chance:
     def __init__(self, number: int) -> None:
         self.keeps_all = number % 11 == 8
         self.any_case = number % 3 == 1 and not self.keeps_all
+        self.changes_identity = number % 9 == 4 and not self.keeps_all
         self.order = None if self.keeps_all else ORDERS[number % len(ORDERS)]
         self._headers = HEADERS if self.order is None else RANKED
         self.fills = number % 4 == 2 and not self.keeps_all
@@ -165,6 +166,7 @@ class _Chance:
             (1 if self.fills else 0, self._refill),
             (1 if self.of_topics else 0, self._rescope),
             (0 if self.keeps_all else 1, steps.Rebuild),
+            (1 if self.changes_identity else 0, self._reidentify),
         )
         self._weights = [weight for weight, _ in self._kinds]
 
@@ -259,6 +261,9 @@ class _Chance:
     def _reorder(self) -> steps.ChangeOrder:
         return steps.ChangeOrder(self._of(("offset", "timestamp", RANK, FIELD, FIELD)))
 
+    def _reidentify(self) -> steps.ChangeIdentity:
+        return steps.ChangeIdentity(self._of((True, False)))
+
     def _refill(self) -> steps.ChangeFill:
         return steps.ChangeFill(self._of((True, False)))
 
@@ -279,6 +284,7 @@ class _Chance:
         changes: tuple[PlainStep, ...] = (self._change(), *(() if self.order is None else (self._reorder(),)))
         changes += (self._refill(),) if self.fills else ()
         changes += (self._rescope(),) if self.of_topics else ()
+        changes += (self._reidentify(),) if self.changes_identity else ()
         changed = changes[0] if len(changes) == 1 else self._of(changes)
         changing: tuple[tuple[PlainStep, tuple[str, ...]], ...] = ((changed, CHANGING),) * 2
         rebuilding: tuple[tuple[PlainStep, tuple[str, ...]], ...] = ((steps.Rebuild(), REBUILDING),)
@@ -291,6 +297,7 @@ class _Chance:
         if self._of((False, False, False, True)):
             owners: tuple[PlainStep, ...] = (self._restart(), self._change())
             owners += (self._rescope(),) if self.of_topics else ()
+            owners += (self._reidentify(),) if self.changes_identity else ()
             other = (self._of(owners), *other)
         step, points = self._of(KEEPING)
         return AtFailpoint(step, self._of(points), other)

@@ -25,6 +25,7 @@ from compactor.model.actions import (
     PlanFold,
     Publish,
     Refill,
+    Reidentify,
     Reorder,
     Rescope,
     Restate,
@@ -36,7 +37,7 @@ from compactor.model.actions import (
 from compactor.model.log import Generation, PartitionLog, Run, generation_of
 from compactor.model.position import Position
 from compactor.model.record import TopicPartition
-from compactor.model.state import BY_OFFSET, OF_TOPIC, CatalogState, apply
+from compactor.model.state import BY_OFFSET, BYTES, OF_TOPIC, CatalogState, apply
 from compactor.settings import FOREVER
 from connectors.sinks.partitioner import partitions_of
 from tests.support.engine import Row, row
@@ -540,7 +541,7 @@ class Model:
         if isinstance(action, AddPartition):
             tp = action.tp
             self.logs[tp] = LogModel(self._source, tp, action.start, action.backlog_end or 0)
-        elif isinstance(action, Reorder | Refill | Rescope):
+        elif isinstance(action, Reorder | Reidentify | Refill | Rescope):
             self._set_rule(action)
         elif isinstance(action, SetFence):
             yield from self._set_fence(action)
@@ -607,9 +608,11 @@ class Model:
         self.logs[tp] = copy(mine)
         self.logs[tp].made_again(there, earlier, position, resumes_to, now_ms)
 
-    def _set_rule(self, action: Reorder | Refill | Rescope) -> None:
+    def _set_rule(self, action: Reorder | Reidentify | Refill | Rescope) -> None:
         if isinstance(action, Reorder):
             self._source.named_order = action.order
+        elif isinstance(action, Reidentify):
+            self._source.compare = None if action.identity == BYTES else self._source.with_identity
         elif isinstance(action, Refill):
             self._source.fills = action.fill is not UNSET
         else:

@@ -21,6 +21,7 @@ class LostCatalog(NamedTuple):
 
     positions: Positions
     winners: WinnerRules
+    identity: str | None
 
 
 def lost_catalog(state: CatalogState, output: OutputTopic) -> LostCatalog | None:
@@ -35,7 +36,8 @@ def lost_catalog(state: CatalogState, output: OutputTopic) -> LostCatalog | None
     if not held or not sent <= held.keys() or any(each.catalog_id != state.catalog_id for each in held.values()):
         return None
     named = {position.winners for position in held.values() if position.winners is not None}
-    if len(named) > 1:
+    identities = {position.identity for position in held.values()}
+    if len(named) > 1 or len(identities) > 1:
         return None
     counts = {tp.topic: state.topics[tp.topic].outputs for tp in held}
     places = {
@@ -43,7 +45,9 @@ def lost_catalog(state: CatalogState, output: OutputTopic) -> LostCatalog | None
         for name, count in counts.items()
         for number in range(0 if count is UNSET else count)
     }
-    return LostCatalog(held, next(iter(named), state.winners)) if places <= held.keys() else None
+    if not places <= held.keys():
+        return None
+    return LostCatalog(held, next(iter(named), state.winners), next(iter(identities)))
 
 
 def begun_again(positions: Positions, output: OutputTopic, *, of_topics: bool) -> set[TopicPartition]:

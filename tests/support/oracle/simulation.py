@@ -28,12 +28,13 @@ from compactor.errors import (
     TruncatedError,
 )
 from compactor.generation.plan import OffsetChange
+from compactor.generation.tombstones import Compare
 from compactor.maintenance import Maintenance
 from compactor.model.actions import SetBuckets
 from compactor.model.log import PartitionLog
 from compactor.model.position import Position
 from compactor.model.record import TopicPartition
-from compactor.model.state import BY_OFFSET, BYTES, NO_FILL, OF_TOPIC, CatalogState
+from compactor.model.state import BY_BYTES, BY_OFFSET, BYTES, NO_FILL, OF_TOPIC, CatalogState
 from compactor.publish.changelog import Changelog
 from compactor.publish.executors import PublishExecutor
 from compactor.quarantine.quarantine import QuarantineManager
@@ -72,7 +73,7 @@ if TYPE_CHECKING:
 
 CONNECTOR: Final = "c"
 OF_PARTITION: Final = "partition"
-NewRule = steps.ChangeOrder | steps.ChangeFill | steps.ChangeScope
+NewRule = steps.ChangeOrder | steps.ChangeIdentity | steps.ChangeFill | steps.ChangeScope
 
 
 def _rule(change: NewRule) -> dict[str, str]:
@@ -80,6 +81,8 @@ def _rule(change: NewRule) -> dict[str, str]:
     match change:
         case steps.ChangeOrder():
             return {"order": change.order}
+        case steps.ChangeIdentity():
+            return {"key_identity": identity.NAME if change.any_case else BY_BYTES}
         case steps.ChangeFill():
             return {"fill": filling.NAME if change.fills else NO_FILL}
         case steps.ChangeScope():
@@ -131,7 +134,7 @@ class Simulation:
         self.storage = LocalStorage(str(folder / "store" / CONNECTOR))
         self.shelf = LocalStorage(str(folder / "shelf"))
         self.broker = MemoryBroker(LocalStorage(str(folder / "outside")), self.storage)
-        self.broker.compare = self.source.compare
+        self.compares_by(identity.compared)
         self.settings: dict[int, Settings] = {}
         self.tampered: set[TopicPartition] = set()
         self.times = {BASE_MS}
@@ -146,6 +149,11 @@ class Simulation:
         self._local = spark is None
         self._spark = spark or cast("SparkSession", LocalSpark())
         self.components = self._begin(Settings(keeps_all=keeps_all, retention_ms=-1 if keeps_all else None))
+
+    def compares_by(self, compare: Compare) -> None:
+        """Has keys compared by `compare` for as long as the catalog says that they have an identity."""
+        self.broker.compare = self.source.with_identity = compare
+        self.source.compare = None if self.source.compare is None else compare
 
     def perform(self, step: steps.AnyStep) -> bool:
         """Performs `step`; returns whether it completed. Raises errors that the step does not explain."""
@@ -219,7 +227,9 @@ class Simulation:
         match step:
             case Restart():
                 self.components = self._begin(step.settings or settings)
-            case steps.ChangeOffset() | steps.ChangeOrder() | steps.ChangeFill() | steps.ChangeScope():
+            case steps.ChangeOffset() | steps.ChangeOrder() | steps.ChangeIdentity() | steps.ChangeFill():
+                self.components = self._begin(settings, step)
+            case steps.ChangeScope():
                 self.components = self._begin(settings, step)
             case steps.Rebuild():
                 self._lose_and_rebuild()
@@ -255,7 +265,8 @@ class Simulation:
             if taken < end:
                 ranges[tp] = (max(0, taken - step.again), min(end, taken + step.most))
                 self._announce(tp)
-        found = self.source.read(ranges, step.tasks)
+        is_compared = components.catalog.state.key_identity is not None
+        found = self.source.read(ranges, step.tasks, self.broker.compare if is_compared else None)
         self._batches += 1
         intake = components.engine.intake.of_batch(self._batches, now_ms)
         on_spark = step.on_spark and not self._local
@@ -283,6 +294,7 @@ class Simulation:
         order, scope, fill = lost.winners
         self.source.named_order, self.source.of_topics = order, scope == OF_TOPIC
         self.source.fills = fill != NO_FILL
+        self.source.compare = None if lost.identity is None else self.broker.compare
         self.source.fences.clear()
         self.storage.delete_folder("")
         self.shelf.delete(f"{CONNECTOR}/{MARK}")  # as the error of the next snapshot would say
@@ -315,9 +327,8 @@ class Simulation:
         scope = _scope(of_topics=self.source.of_topics)
         if (self.source.named_order, named, scope, fill) != (BY_OFFSET, BYTES, OF_PARTITION, UNSET):
             state = catalog.state
-            asked = self.source.named_order, scope, fill
-            order, scope, fill = (state.order, state.scope, state.fill) if catalog.version else asked
-            catalog.require(order, named, scope, fill)
+            asked = self.source.named_order, named, scope, fill
+            catalog.require(*((state.order, state.identity, state.scope, state.fill) if catalog.version else asked))
         catalog.take_over("test", now_ms)
         self.broker.fence(range(max(settings.buckets, catalog.state.buckets)))
         if catalog.state.buckets != settings.buckets:

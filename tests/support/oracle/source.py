@@ -11,15 +11,18 @@ from compactor.model.order import BARE, FIELD, TIMESTAMP
 from compactor.model.record import KEY_ENCODING, KEY_IDENTITY, ORDER_VALUE, TopicPartition
 from compactor.model.state import BY_OFFSET
 from tests.support.engine import Row, range_report, row
+from tests.support.oracle import identity
 from tests.support.oracle.steps import PARTITIONS, TRUNCATE, SourceRecord
 
 
 class Source:
     """The records of all partitions, by offset, and their end offsets; `seen` are the ends that a change has read.
 
-    `compare` finds by what keys are compared; None: by their bytes. `order` says which record of a key wins. `fills`:
-    values are filled (`filling`). `of_topics`: a key has one winner over all partitions of a topic. A field that they
-    are ordered by has what the last header of its name has. `keeps_all`: no record takes the place of another.
+    `compare` finds by what keys are compared; None: by their bytes. The model changes it, and the rules that follow,
+    once a commit does. `with_identity` is what `compare` is while keys have an identity. `order` says which record of a
+    key wins. `fills`: values are filled (`filling`). `of_topics`: a key has one winner over all partitions of a topic.
+    A field that they are ordered by has what the last header of its name has. `keeps_all`: no record takes the place of
+    another.
     """
 
     def __init__(
@@ -32,6 +35,7 @@ class Source:
         keeps_all: bool = False,
     ) -> None:
         self.compare = compare
+        self.with_identity = compare or identity.compared
         self.named_order = order
         self.of_topics = of_topics
         self.fills = fills
@@ -107,8 +111,13 @@ class Source:
         """Returns the records of the offsets [start, end)."""
         return [one for one in self.rows[tp] if start <= one["offset"] < end]
 
-    def read(self, ranges: Mapping[TopicPartition, tuple[int, int]], tasks: int) -> list[list[Row]]:
-        """Returns what each of `tasks` reading tasks yields: its share of every range, then its range reports."""
+    def read(
+        self, ranges: Mapping[TopicPartition, tuple[int, int]], tasks: int, compare: Compare | None
+    ) -> list[list[Row]]:
+        """Returns what each of `tasks` reading tasks yields: its share of every range, then its range reports.
+
+        `compare`: by what the connector compares keys now.
+        """
         yields: list[list[Row]] = []
         for task in range(tasks):
             shares = {tp: _share(lo, hi, task, tasks) for tp, (lo, hi) in ranges.items()}
@@ -123,7 +132,8 @@ class Source:
                 )
                 for tp, records in found.items()
             ]
-            yields.append([*(self.compared(one) for records in found.values() for one in records), *ends])
+            rows = (as_read(one, compare) for records in found.values() for one in records)
+            yields.append([*rows, *ends])
         return yields
 
     def _truncates(self, tp: TopicPartition, start: int, end: int) -> dict[str, Any]:
@@ -139,12 +149,13 @@ class Source:
             "truncate_at": at,
         }
 
-    def compared(self, found: Row) -> Row:
-        """Returns a record with the identity of its key, where keys have any, and with the field to order it by."""
-        found = {**found, ORDER_VALUE: next(iter(_last(found, "rank")), BARE if found["value"] is None else None)}
-        if self.compare is None or found["key"] is None:
-            return found
-        return {**found, **dict(zip((KEY_IDENTITY, KEY_ENCODING), self.compare(found["key"]), strict=True))}
+
+def as_read(found: Row, compare: Compare | None) -> Row:
+    """Returns a record with the identity of its key, where keys have any, and with the field to order it by."""
+    found = {**found, ORDER_VALUE: next(iter(_last(found, "rank")), BARE if found["value"] is None else None)}
+    if compare is None or found["key"] is None:
+        return found
+    return {**found, **dict(zip((KEY_IDENTITY, KEY_ENCODING), compare(found["key"]), strict=True))}
 
 
 def _share(lo: int, hi: int, task: int, tasks: int) -> tuple[int, int]:

@@ -178,6 +178,12 @@ class ChangeOrder(NamedTuple):
     order: str
 
 
+class ChangeIdentity(NamedTuple):
+    """The connector is taken over, and all that it knows is read again, with keys compared by an identity or not."""
+
+    any_case: bool
+
+
 class ChangeFill(NamedTuple):
     """The connector is taken over, and all that it knows is read again, and filled or not."""
 
@@ -226,6 +232,7 @@ PlainStep: TypeAlias = (
     | Tamper
     | ChangeOffset
     | ChangeOrder
+    | ChangeIdentity
     | ChangeFill
     | ChangeScope
     | Rebuild

@@ -21,6 +21,7 @@ from compactor.model.actions import (
     BeginGeneration,
     CloseTopic,
     Refill,
+    Reidentify,
     RenewTopic,
     ReopenTopic,
     Reorder,
@@ -44,6 +45,7 @@ from tests.support.local_spark import LocalFrame
 from tests.support.memory.publisher import PublishFault, PublishStep
 from tests.support.oracle import filling
 from tests.support.oracle.simulation import CONNECTOR, OF_PARTITION, Simulation
+from tests.support.oracle.source import as_read
 from tests.support.oracle.steps import (
     PARTITIONS,
     Advance,
@@ -210,6 +212,7 @@ class _History:
         state = self._simulation.components.catalog.state
         renewed = RenewTopic(topic="u", topic_id="id-u", output_id=state.topics["u"].output_id)
         self._commit(Reorder(order=ORDER), Refill(fill=filling.NAME), RestoreLog(log=state.log(T1)), renewed)
+        self._commit(Reidentify(identity=state.identity))
         self._carry_over(T2)
         place = PARTITIONS.index(T2)
         self._do(ChangeOffset(place, None), ChangeOffset(place, FIRST_OF_T2), Tick())
@@ -283,7 +286,7 @@ class _History:
         self._batches += 1
         report = range_report(tp.partition, lo, hi, len(rows), start=start, topic=tp.topic)
         intake = simulation.components.engine.intake.of_batch(self._batches, self._now)
-        frame: Sequence[Row] = [*map(source.compared, rows), report]
+        frame: Sequence[Row] = [*(as_read(each, source.compare) for each in rows), report]
         simulation.components.engine.take(gathered(cast("DataFrame", LocalFrame([frame], intake))), self._now)
 
     def _row(

@@ -19,6 +19,7 @@ from compactor.model.actions import (
     PlanFold,
     Publish,
     Refill,
+    Reidentify,
     Reorder,
     Rescope,
     SetFence,
@@ -27,7 +28,7 @@ from compactor.model.actions import (
 from compactor.model.fence import Fence
 from compactor.model.log import Gap, Generation, OutputPoint, Run, lost_by
 from compactor.model.record import TopicPartition
-from compactor.model.state import CatalogState, apply
+from compactor.model.state import BYTES, CatalogState, apply
 from tests.support.engine import new_state
 from tests.support.logs import run
 
@@ -300,6 +301,20 @@ def test_another_scope_needs_an_output_of_a_size(scope: str, sizes: tuple[int, i
     with pytest.raises(OffsetChangeError, match=r"scope was .*, and partition t-1 would keep"):
         decided({T0: None}, anew=True, known=before, topics=topics, scope=scope)
     assert not any(isinstance(each, Rescope) for each in decided(everything, anew=True, known=before, topics=topics))
+
+
+def test_another_identity_does_as_well() -> None:
+    """The word `bytes` is another one in the catalog; what it has already is no action."""
+    by_json = state(Reidentify(identity="json"))
+    everything = {T0: None, T1: None}
+    assert decided(everything, anew=True, identity="json")[0] == Reidentify(identity="json")
+    assert decided(everything, anew=True, known=by_json, identity="avro")[0] == Reidentify(identity="avro")
+    assert decided(everything, anew=True, known=by_json, identity="bytes")[0] == Reidentify(identity=BYTES)
+    for known, word in ((state(), "bytes"), (by_json, "json"), (by_json, None)):
+        actions = decided(everything, anew=True, known=known, identity=word)
+        assert not any(isinstance(each, Reidentify) for each in actions)
+    with pytest.raises(OffsetChangeError, match=r"key identity was json and is bytes now, .*\.key\.identity back"):
+        decided({T0: None}, anew=True, known=by_json, identity="bytes")
 
 
 def test_another_fill_does_as_well() -> None:

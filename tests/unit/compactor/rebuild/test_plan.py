@@ -77,7 +77,7 @@ def test_what_was_not_sent_begins_again_by_other_rules(offset: int, is_refused: 
     if is_refused:
         assert "compaction.scope=partition" in refuse(position, None, other)
     else:
-        check_rules(TopicPartition("t", 0), position, "c", None, other)
+        check_rules(TopicPartition("t", 0), position, "c", "json", other)
 
 
 def held(*buckets: int | None) -> dict[TopicPartition, Position | None]:

@@ -20,7 +20,7 @@ def test_the_documentations_example_of_a_key_in_several_spellings(tmp_path: Path
     rows = ROW.findall(PAGE.read_text(encoding="utf-8").partition("## Key identity")[2])
     assert [int(offset) for offset, *_ in rows] == list(range(5))
     oracle, identity = Oracle(None, tmp_path, any_case=True), JsonKeyIdentity()
-    oracle.simulation.source.compare = oracle.simulation.broker.compare = lambda key: compared(identity, (), key)
+    oracle.simulation.compares_by(lambda key: compared(identity, (), key))
     oracle.run([Restart(Settings(state_index="always"))])
     sent = oracle.simulation.broker.output.records.setdefault(TopicPartition("t", 0), [])
     for _, key, value, expected in rows:

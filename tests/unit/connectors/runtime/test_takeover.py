@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from compactor.catalog.catalog import Catalog
 from compactor.catalog.commits import CHECKPOINT_EVERY, commit_path
 from compactor.catalog.owner_starts import draw
 from compactor.errors import CatalogError, FencedError, KeyfoldError, StorageError
-from compactor.model.actions import ReopenTopic
+from compactor.model.actions import AnyAction, Refill, Reidentify, ReopenTopic, Reorder
 from compactor.model.position import Position, encode
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState, Topic, rejection_of
@@ -29,7 +29,7 @@ from connectors.kafka.admin import TopicInfo
 from connectors.kafka.client_settings import ClientSettings
 from connectors.runtime import takeover
 from connectors.runtime.specs.connector_store import FOLDER
-from connectors.runtime.takeover import newer_owner, take_over
+from connectors.runtime.takeover import Fenced, newer_owner, take_over
 from tests.support.catalogs import NOW, grow, owned
 from tests.support.cli import worker_file
 from tests.support.memory.storage import FailingStorage, MemoryStorage
@@ -72,14 +72,17 @@ class Held(NoTopics):
         return {tp: (self._held.offset, encode(self._held)) for tp in partitions}
 
 
-def taking_over(admin: Any) -> Any:
-    """A take-over of connector c with this Admin: its store, and the catalog that was there before."""
-    settings = {"name": "c", "connector.class": "keyfold.CompactedTopic", "topics.regex": "t"}
+def taking_over(admin: Any, more: Mapping[str, str] | None = None, **named: Any) -> Any:
+    """A take-over of connector c with this Admin: its store, and the catalog that was there before.
+
+    `more` are settings of c, `named` arguments of the take-over.
+    """
+    settings = {"name": "c", "connector.class": "keyfold.CompactedTopic", "topics.regex": "t", **(more or {})}
     connector = ConnectorConfig.model_validate(settings)
     kafka = KafkaAccess(probe_brokers=lambda *_: None, fence=lambda *_: None, admin=lambda _: admin)
     clients = ClientSettings({}, {}, {})
     return lambda storage, known, start=None: take_over(
-        storage, connector, clients, 1, NOW, known, start=start or draw(MemoryStorage()), kafka=kafka
+        storage, connector, clients, 1, NOW, known, start=start or draw(MemoryStorage()), kafka=kafka, **named
     )
 
 
@@ -104,6 +107,36 @@ def test_a_process_that_was_frozen_takes_nothing_from_one_that_started_later(aga
             again(storage, None, frozen)
         assert Catalog.open(storage, "c").state.epoch == epoch
         assert again(storage, None, draw(shared)).catalog.epoch == epoch + 1  # an operator asked for it again
+
+
+@pytest.mark.parametrize(
+    ("setting", "word", "applied"),
+    [
+        ("compaction.key.identity", "json", Reidentify(identity="json")),
+        ("compaction.order", "timestamp", Reorder(order="timestamp")),
+        ("compaction.fill", "unavailable", Refill(fill="unavailable")),
+    ],
+)
+def test_a_resync_that_is_refused_leaves_a_connector_with_other_rules_failed(
+    again: Any, setting: str, word: str, applied: AnyAction
+) -> None:
+    """It would read on by the rules of its file into logs that others decided about; one that is applied runs on."""
+    storage = MemoryStorage()
+    again(storage, None)
+
+    def taken(*actions: AnyAction) -> CatalogState:
+        def change(fenced: Fenced) -> None:
+            fenced.catalog.commit(lambda _: actions, NOW)
+
+        more = {setting: word, "value.converter": "keyfold.Json"}
+        state: CatalogState = taking_over(NoTopics(), more, change=change, changes_rules=True)(
+            storage, None
+        ).catalog.state
+        return state
+
+    with pytest.raises(CatalogError, match=f"{setting} was .* so far and is {word} now"):
+        taken()
+    assert taken(applied) == taken()
 
 
 def test_a_start_takes_up_the_topics_that_were_set_aside_for_a_bad_record() -> None:
