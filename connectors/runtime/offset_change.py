@@ -109,7 +109,7 @@ def after_truncates(
     """Returns the choice that begins each of the logs again after its truncate at one of `offsets`.
 
     What was not published below it is superseded, so its loss is accepted. All logs of the topics of `fences` begin
-    again with what they keep, and go on at their ends. Nobody has asked for other rules.
+    again with what they keep, and go on at their ends. They keep the catalog's rules.
     """
 
     def choose(state: CatalogState) -> OffsetChange:

@@ -129,14 +129,15 @@ def test_a_resync_that_is_refused_leaves_a_connector_with_other_rules_failed(
             fenced.catalog.commit(lambda _: actions, NOW)
 
         more = {setting: word, "value.converter": "keyfold.Json"}
-        state: CatalogState = taking_over(NoTopics(), more, change=change, changes_rules=True)(
-            storage, None
-        ).catalog.state
+        take: Any = taking_over(NoTopics(), more, change=change, changes_rules=True)
+        state: CatalogState = take(storage, None).catalog.state
         return state
 
     with pytest.raises(CatalogError, match=f"{setting} was .* so far and is {word} now"):
         taken()
-    assert taken(applied) == taken()
+    before, after = taken(applied), taken()
+    assert (before.winners, before.identity) == (after.winners, after.identity)
+    assert (before.winners, before.identity) != (CatalogState().winners, CatalogState().identity)
 
 
 def test_a_start_takes_up_the_topics_that_were_set_aside_for_a_bad_record() -> None:
