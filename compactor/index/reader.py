@@ -22,6 +22,7 @@ from compactor.index.blocks import (
     Hashes,
     Numbers,
     SearchedEntries,
+    Spelled,
     decode_blocks,
     decode_directory,
     every,
@@ -183,6 +184,9 @@ def all_offsets(
         return reader.every(asked.hashes(section), start, end, other_than)
 
 
+_DENSE: Final = 4
+"""From so many hashes a block on, blocks are decoded together: of fewer, the copies of them take most of the time."""
+
 _MOST_BLOCKS: Final = 64
 """Blocks beyond one or two for each hash: some 32,000 records of keys that have several."""
 
@@ -323,12 +327,35 @@ class _SectionReader:
             if counts.sum() > 2 * len(hashes) + _MOST_BLOCKS:
                 return None
             blocks, owners = spans(lowest, counts), np.repeat(np.arange(len(hashes)), counts)
+            if self._storage.is_folder and len(blocks) < _DENSE * len(np.unique(blocks)):
+                offsets.append(self._every_of_sparse(directory, blocks, owners, hashes, wanted))
+                blocks, owners = blocks[:0], owners[:0]
             for places, entries in self._read(directory, blocks, np.argsort(blocks, kind="stable")):
                 own = np.unique(owners[places])
                 held = every(entries, hashes[own]) if wanted is None else spelled_otherwise(entries, wanted.take(own))
                 offsets.append(first + held)
         together = np.unique(np.concatenate(offsets))
         return together[(together >= start) & (together < end)]
+
+    def _every_of_sparse(
+        self, directory: Directory, blocks: Numbers, owners: Numbers, hashes: Hashes, wanted: Spelled | None
+    ) -> Numbers:
+        """Returns the offsets of the hashes of `owners` in `blocks`, a block after the other, without copying any."""
+        order = np.argsort(blocks, kind="stable")
+        asked = hashes.tolist()
+        spellings: list[int | None] = [None] * len(asked)
+        if wanted is not None:
+            pairs = zip(wanted.spellings.tolist(), wanted.is_spelled.tolist(), strict=True)
+            spellings = [spelling if is_spelled else None for spelling, is_spelled in pairs]
+        deltas, number, entries = list[int](), -1, SearchedEntries((), ())
+        for block, owner in zip(blocks[order].tolist(), owners[order].tolist(), strict=True):
+            if block != number:
+                begin, end = directory.bounds(block)
+                piece = memoryview(self._source().read_at(end - begin, begin))
+                self._check(directory, block, piece)
+                number, entries = block, searched_block(directory, piece)
+            deltas.extend(entries.other_than(asked[owner], spellings[owner]))
+        return self._section.first + np.array(deltas, np.int64)
 
     def _read(
         self, directory: Directory, blocks: Numbers, waiting: NDArray[np.int64]
@@ -358,9 +385,7 @@ class _SectionReader:
     def _unchecked(self, directory: Directory, blocks: Sequence[int]) -> Iterator[memoryview]:
         """Reads `blocks` by one request; yields each, whether it is what was written or not."""
         lowest, end = directory.bounds(blocks[0])[0], directory.bounds(blocks[-1])[1]
-        source = self._source()
-        source.seek(lowest)
-        data = memoryview(source.read(end - lowest))
+        data = memoryview(self._source().read_at(end - lowest, lowest))
         for block in blocks:
             begin, stop = directory.bounds(block)
             yield data[begin - lowest : stop - lowest]

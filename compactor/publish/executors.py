@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from compactor.model.publish_plan import PublishPlan, PublishResult
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
 from compactor.ports import Broker, Publisher
+from compactor.publish.begun import begun
 from compactor.publish.late import LateRecords, logs_at_ends
 from compactor.publish.plan import SENT, complete, due_of, results_of, sent_rows
 from compactor.publish.retired import EarlierKeys, earlier_ranges
@@ -134,15 +136,17 @@ def _publishing(
 ) -> Work:
     """Returns what a task does: one bucket's records go to the publisher, its answers come back as rows of SENT.
 
-    A record that changes nothing retires no key: the one before it, which has the same key, has done so.
+    A record that changes nothing retires no key: the one before it, which has the same key, has done so. The keys that
+    are retired are looked for while the publisher takes steps 6 to 8, as it waits for brokers then.
     """
 
     def work(bucket: int, records: Iterator[pa.RecordBatch]) -> list[pa.RecordBatch]:
         lost: Counter[TopicPartition] = Counter()
         unchanged: Counter[TopicPartition] = Counter()
         sendable = known.changed(late.without(records, lost), unchanged)
-        results = publisher.publish(plans[bucket], earlier.with_retired(sendable))
-        sent = [replace(result, unchanged=unchanged[result.tp], late=lost[result.tp]) for result in results]
-        return [pa.RecordBatch.from_pylist(sent_rows(sent), schema=SENT)]
+        with begun(lambda: earlier.with_retired(sendable)) if earlier.ranges else nullcontext(sendable) as sent:
+            results = publisher.publish(plans[bucket], sent)
+        told = [replace(result, unchanged=unchanged[result.tp], late=lost[result.tp]) for result in results]
+        return [pa.RecordBatch.from_pylist(sent_rows(told), schema=SENT)]
 
     return work

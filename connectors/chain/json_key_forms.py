@@ -29,7 +29,9 @@ _NAME_END: Final = re.compile(r"[ \t\n\r]*:")
 _MOST: Final = 16
 """Forms that are kept: a connector of twenty tables has one or two for each name of a key's column."""
 _FEW: Final = 64
-"""If fewer keys than that are left, no form is looked for: to make one takes as long as to compare some 20 keys."""
+"""Until so many keys had no form, none is made: that takes as long as to compare some 20 keys."""
+_FEW_KNOWN: Final = 8
+"""Keys for each form that is tried in vain: to try one takes as long as to compare some 4 keys."""
 _LEARNED: Final = 2
 """Forms that are made of one batch, so that keys which have none cost little."""
 _SAMPLE: Final = 32
@@ -96,15 +98,19 @@ class JsonKeyForms:
         self._compare = compare
         # By the literals and kinds of all values of a key, those that matched last.
         self._forms: Kept[Any, _Form] = Kept(_MOST)
+        # How many keys had no form since one was last made of some: portions of a steady load have few keys each.
+        self._without = 0
 
     def add_to(self, compared: ComparedParts, keys: pa.Array) -> None:
         """Adds those of `keys` that have a form to `compared`."""
         is_short = pc.less_equal(pc.binary_length(keys), LONGEST_AT_ONCE).fill_null(fill_value=False)
         left = np.flatnonzero(is_short.to_numpy(zero_copy_only=False))
         left = self._matched(compared, keys, left, self._forms.newest_first())
+        self._without += len(left)
         for number in range(_LEARNED):
-            if len(left) < _FEW:
+            if not len(left) or max(len(left), self._without) < _FEW:
                 break
+            self._without = 0
             first = len(left) * number // _LEARNED
             learned = self._learned(keys.take(pa.array(left[first : first + _SAMPLE])).to_pylist())
             if learned is not None:
@@ -114,12 +120,15 @@ class JsonKeyForms:
         self, compared: ComparedParts, keys: pa.Array, left: Places, forms: Iterable[tuple[Any, _Form]]
     ) -> Places:
         """Adds keys at `left` that have any of `forms`; returns which are left then."""
+        tried = 0
         for kind, form in forms:
-            if len(left) < _FEW:
+            tried += 1
+            if len(left) < _FEW_KNOWN * tried:
                 break
             own = keys if len(left) == len(keys) else keys.take(pa.array(left))
             if form.add(own, left, compared):
                 self._forms.put(kind, form, 0)  # by their number alone
+                tried = 0
                 is_left = np.zeros(len(keys), np.bool_)
                 is_left[left] = True
                 rest = compared.rest

@@ -45,7 +45,11 @@ _MOST_A_BYTE: Final = 16
 """How many more it may have for each byte of its key: an escaped character takes 6, and `1e399` would take 80."""
 _LONG: Final = 400
 """A number of more characters is no int: Python takes long for it, and refuses the longest."""
-_STYLES: Final = ((",", ":"), (", ", ": "))
+_STYLES: Final = tuple(
+    (f"{number}{is_ascii:d}", is_ascii, json.JSONEncoder(separators=separators, ensure_ascii=is_ascii))
+    for number, separators in enumerate(((",", ":"), (", ", ": ")))
+    for is_ascii in (True, False)
+)
 
 
 class KeyIdentity(Protocol):
@@ -194,15 +198,14 @@ _DECODER: Final = json.JSONDecoder(parse_int=_whole, parse_float=_exact, parse_c
 
 def _style(text: str, value: Any) -> str | None:
     """Returns the encoding of a text that is one of two usual forms of its value: spaces, and the order of members."""
-    for number, separators in enumerate(_STYLES):
-        for is_ascii in (True, False):
-            try:
-                is_written = _is_written(text, value, json.JSONEncoder(separators=separators, ensure_ascii=is_ascii))
-            except TypeError:  # a number that is not whole: it has other forms
-                return None
-            if is_written:
-                shape = hashlib.blake2b(_shape(value).encode(), digest_size=6).hexdigest()
-                return f"{number}{int(is_ascii)}{shape}"
+    is_plain = text.isascii() and "\\u" not in text  # then both forms of other letters would be the same
+    for name, is_ascii, encoder in _STYLES:
+        try:
+            is_written = (is_ascii or not is_plain) and _is_written(text, value, encoder)
+        except TypeError:  # a number that is not whole: it has other forms
+            return None
+        if is_written:
+            return f"{name}{hashlib.blake2b(_shape(value).encode(), digest_size=6).hexdigest()}"
     return None
 
 

@@ -161,6 +161,17 @@ def test_an_entry_takes_twelve_bytes_and_the_directory_a_fortieth_of_a_byte() ->
     assert of.bytes == len(storage.read(PATH))
 
 
+@pytest.mark.parametrize(("far", "entry"), [(0, 20), (1 << 32, 22), ((1 << 48) - 5_121, 22), (1 << 48, 24)])
+def test_an_entry_with_a_spelling_takes_22_bytes_in_a_log_of_any_size(far: int, entry: int) -> None:
+    """So an index has at most 24 bytes a key with its directory; 2^48 offsets are 100 years of 90,000 a second."""
+    index, storage = IndexBuilder(has_spellings=True), MemoryStorage()
+    rows = [row(0, at, b"%d" % at, b"", key_identity=b"i%d" % at) for at in range(5_119)]
+    index.add(tp(0), pa.RecordBatch.from_pylist([*rows, row(0, far + 5_120, b"far", b"")], schema=record.RUN))
+    (of,) = index.write(storage, PATH).values()
+    assert of.bytes == 5_120 * entry + 20 + 10 * 12
+    assert offsets_of(storage, of, [b"i7", b"i5118", b"far"]) == {b"i7": 7, b"i5118": 5_118, b"far": far + 5_120}
+
+
 def test_no_key_needs_no_block() -> None:
     """A log of records that were all rejected has a section, in which nothing is found."""
     index, storage = IndexBuilder(), MemoryStorage()

@@ -145,6 +145,16 @@ def test_few_keys_are_compared_one_by_one() -> None:
     assert at_once(identity, keys) == len(keys)
 
 
+def test_small_portions_have_forms_too() -> None:
+    """A form is made once enough keys had none, however few come at once, and tried from some keys on."""
+    identity = JsonKeyIdentity()
+    plain, spaced = ([text % number for number in range(2_000)] for text in (b'{"p":1,"k":%d}', b'{"p": 1,"k":%d}'))
+    portions = [[*plain[at : at + 20], *spaced[at : at + 20]] for at in range(0, 2_000, 20)]
+    for portion in portions[:20]:
+        at_once(identity, portion)
+    assert [at_once(identity, portion) for portion in portions[20:]] == [40] * 80
+
+
 LEAVES: Final[list[tuple[Any, st.SearchStrategy[Any]]]] = [
     ("int", st.integers(-1 << 31, (1 << 31) - 1)),
     ("long", st.integers(-1 << 63, (1 << 63) - 1)),
