@@ -244,12 +244,12 @@ def searched_block(directory: Directory, block: memoryview) -> SearchedEntries:
         return SearchedEntries(block[: ends[0]].cast("Q"), block[ends[0] : ends[1]].cast("I"), spelled_by)
     hashes = np.frombuffer(block, "<u8", count).astype(np.uint64, copy=False)
     deltas = _numbers_of(np.frombuffer(block, np.uint8, count * directory.width, count * _HASH), directory.width)
-    found = SearchedEntries(hashes.data, deltas.astype(np.int64).data)
+    entries = SearchedEntries(hashes.data, deltas.astype(np.int64).data)
     if not directory.has_spellings:
-        return found
+        return entries
     spellings = np.frombuffer(block, "<u8", count, count * (_HASH + directory.width))
     aligned = np.require(spellings, np.uint64, "A")  # those of an odd number of entries are not, which `data` refuses
-    return found._replace(spellings=aligned.data)
+    return entries._replace(spellings=aligned.data)
 
 
 def searched(directory: Directory, blocks: Sequence[memoryview]) -> SearchedEntries:

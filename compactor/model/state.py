@@ -80,7 +80,7 @@ def deal(
     Few are dealt in turn, so that a large topic is published by all buckets. If there are many, a topic goes as a whole
     to the bucket with the fewest: before each request a producer looks through all partitions of every topic that it
     writes to. With `whole_topics` it always does, and partitions that it gets later follow those that it has: all
-    positions of a topic are in one transaction then (compaction.scope=topic).
+    positions of a topic are sent by one producer then (compaction.scope=topic).
     """
     held = Counter(log.bucket for log in logs)
     if not whole_topics and held.total() + len(partitions) < MANY_A_BUCKET * buckets:

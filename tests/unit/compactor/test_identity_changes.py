@@ -8,7 +8,11 @@ from typing import Final
 import pytest
 
 from compactor.errors import CatalogError
-from compactor.model.record import TopicPartition
+from compactor.model.record import KEY_IDENTITY, TopicPartition
+from compactor.runs.reader import read
+from compactor.runs.scan import whole
+from connectors.runtime.offset_change import after_truncates
+from tests.support.memory.offset_changer import MemoryOffsetChanger
 from tests.support.memory.publisher import PublishFault, PublishStep
 from tests.support.oracle.oracle import Oracle
 from tests.support.oracle.output import apply_records
@@ -176,6 +180,18 @@ def test_identity_and_scope_change_one_after_the_other(tmp_path: Path) -> None:
     oracle.run([ChangeIdentity(any_case=False), READ_ON, Fold(), Snapshot()])
     both = {**table(oracle, U0), **table(oracle, U1)}
     assert both == {key: key for key in (b"aa", b"AA", b"bb", b"BB")}
+
+
+def test_a_truncate_that_is_applied_keeps_the_rules(tmp_path: Path) -> None:
+    """The file names others by then, which nobody has asked to apply; its tombstones are compared by the old ones."""
+    simulation = run(tmp_path, Ingest(TOLD)).simulation
+    catalog = simulation.components.catalog
+    changer = MemoryOffsetChanger(catalog, simulation.broker, simulation.source, key_identity="letters")
+    changer.change(after_truncates({log.tp: log.end - 1 for log in catalog.state.logs}), simulation.clock.now_ms())
+    assert catalog.state.key_identity is None
+    (lead,) = catalog.state.log(T0).runs
+    rows = list(read(catalog.storage, whole(catalog.state.log(T0)), ("key", KEY_IDENTITY)))
+    assert (lead.records, sum(batch[KEY_IDENTITY].null_count for batch in rows)) == (len(OF_BYTES), len(OF_BYTES))
 
 
 def test_a_start_by_another_identity_is_told_of_resync(tmp_path: Path) -> None:
