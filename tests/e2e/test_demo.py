@@ -107,13 +107,16 @@ def test_the_snapshot_holds_each_aircrafts_last_flight(demo: Demo, last_flights:
     assert {key: dict(zip(names, values, strict=True)) for key, *values in rows} == last_flights
 
 
-def test_the_query_of_the_readme(
+def test_the_line_of_the_readme(
     demo: Demo, last_flights: dict[bytes, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The line that README.md shows first opens the table from the folder in which the demo has run."""
-    (query,) = re.findall(r"(?m)^    (SELECT .*)$", (ROOT / "README.md").read_text(encoding="utf-8"))
+    """The line that README.md shows first opens the table by its name, from the folder in which the demo has run."""
+    (line,) = re.findall(r"(?m)^    (duckdb .*)$", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert line in demo.report
+    _, file, query = shlex.split(line)
     monkeypatch.chdir(demo.root.parent)
-    counted = dict(duckdb.execute(query).fetchall())
+    with duckdb.connect(file, read_only=True) as connection:
+        counted = dict(connection.execute(query).fetchall())
     assert counted == Counter(flight["carrier"] for flight in last_flights.values())
 
 

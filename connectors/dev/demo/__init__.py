@@ -3,6 +3,7 @@
 folder.py   the folder: worker file, connector file, broker, store, snapshots
 data.py     the flights out of New York in 2013, in order, as records
 load.py     from there into a topic
-steps.py    one after the other, timed, then read back as any consumer and any reader of Parquet does
+steps.py    one after the other, timed, then read back as any consumer does
+named_table.py  DuckDB's name of the newest snapshot, and what is asked of it
 report.py   what a person reads at the end
 """

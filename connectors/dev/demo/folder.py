@@ -24,6 +24,7 @@ class DemoFolder:
         self.connector_file = self.root / "flights.json"
         self.storage = self.root / "storage"
         self.snapshots = self.root / "snapshots"
+        self.database = self.root / "flights.duckdb"
 
     def make_anew(self) -> None:
         """Removes what an earlier demo left; ConfigError for a folder that holds anything else."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from shlex import quote
 from typing import Final
 
-from connectors.dev.demo import load, steps
+from connectors.dev.demo import load, named_table, steps
 from connectors.dev.demo.folder import DemoFolder, shown
 from connectors.dev.demo.steps import DemoRun
 from connectors.progress.terminal import table
@@ -16,7 +16,13 @@ _TITLE: Final = "Flights out of New York in 2013, folded by aircraft"
 
 def report(outcome: DemoRun, folder: DemoFolder, command: str) -> str:
     """Says what went in and came out, how long it took, how to go on with `command`, and what is in the snapshot."""
-    parts = (_what(outcome), _times(outcome), _next(outcome, folder, command), _snapshot(outcome), _query(outcome))
+    parts = (
+        _what(outcome),
+        _times(outcome),
+        _next(outcome, folder, command),
+        _snapshot(outcome),
+        _query(outcome, folder),
+    )
     return "\n\n".join([_TITLE, *("\n".join(part) for part in parts)])
 
 
@@ -42,9 +48,12 @@ def _snapshot(outcome: DemoRun) -> Iterator[str]:
     yield f"Snapshot: {shown(outcome.snapshot.path)}"
 
 
-def _query(outcome: DemoRun) -> Iterator[str]:
-    yield "Asked of it with DuckDB:"
-    yield from (f"  {line}" for line in outcome.answer.sql.splitlines())
+def _query(outcome: DemoRun, folder: DemoFolder) -> Iterator[str]:
+    yield "DuckDB has it by its name, with a column for each field:"
+    yield f'  duckdb {quote(shown(folder.database))} "{named_table.COUNT}"'
+    yield ""
+    yield "Asked of it:"
+    yield from (f"  {line}" for line in named_table.CARRIERS.splitlines())
     yield ""
     yield table([name.upper() for name in outcome.answer.columns], outcome.answer.rows)
 

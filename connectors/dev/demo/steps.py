@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -15,12 +14,14 @@ import msgspec
 from confluent_kafka import Message, TopicPartition
 from msgspec import Struct
 
+from compactor.snapshot import listing
 from connectors.clock import Clock
 from connectors.dev.demo import load
-from connectors.dev.demo.data import FLIGHTS, INSTALL, flights
-from connectors.dev.demo.folder import DemoFolder, shown
+from connectors.dev.demo.data import FLIGHTS, flights
+from connectors.dev.demo.folder import DemoFolder
+from connectors.dev.demo.named_table import QueryAnswer, carriers, name_table
 from connectors.dev.embedded_kafka import EmbeddedKafka
-from connectors.errors import EXIT_FAILED, ConfigError, ConnectorError
+from connectors.errors import EXIT_FAILED, ConnectorError
 from connectors.kafka.admin import Admin
 from connectors.kafka.client_settings import Setting
 from connectors.kafka.errors import reading
@@ -97,9 +98,10 @@ def _with_broker(folder: DemoFolder, bootstrap: str, clock: Clock, timer: Timer)
         _run(folder)
     with timer.step("read the outputs back"):
         output, dead_letters = count(bootstrap, OUTPUT), count(bootstrap, DEAD_LETTERS)
-    with timer.step("query the snapshot"):
+    with timer.step("query the table"):
         snapshot = newest_snapshot(folder.snapshots, CONNECTOR, load.TOPIC)
-        answer = carriers(snapshot.path, shown(snapshot.path))
+        name_table(folder.database, folder.snapshots / CONNECTOR / load.TOPIC / listing.CURRENT)
+        answer = carriers(folder.database)
     return DemoRun(bootstrap, loaded, output, dead_letters, snapshot, answer, timer.seconds)
 
 
@@ -125,13 +127,6 @@ def _run(folder: DemoFolder) -> None:
         raise
     if code != 0:
         raise RunFailedError(code)
-
-
-_CARRIERS: Final = """\
-SELECT carrier, count(*) AS aircraft,
-       strftime(max(_timestamp) AT TIME ZONE 'UTC', '%Y-%m-%dT%H:%MZ') AS last_seen
-FROM '{data}'
-GROUP BY carrier ORDER BY aircraft DESC, carrier LIMIT 5"""
 
 
 class TopicCount(Struct, frozen=True):
@@ -173,38 +168,9 @@ class Snapshot(Struct, frozen=True):
     files: int
 
 
-class QueryAnswer(Struct, frozen=True):
-    """A query and what came back."""
-
-    sql: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[object]]
-
-
 def newest_snapshot(location: Path, connector: str, topic: str) -> Snapshot:
     """Returns the snapshot that LATEST names."""
     folder = location / connector / topic
     path = folder / (folder / "LATEST").read_text(encoding="utf-8").strip()
     manifest = msgspec.json.decode((path / "_manifest.json").read_bytes())
     return Snapshot(path, manifest["records"], len(manifest["files"]))
-
-
-def carriers(snapshot: Path, as_shown: str) -> QueryAnswer:
-    """Queries the carriers with the most aircraft, and when one of theirs last left; `as_shown` is the folder's name.
-
-    Raises ConfigError if DuckDB is not installed.
-    """
-    try:
-        import duckdb
-    except ImportError:
-        raise ConfigError("The demo's duckdb is not installed.", INSTALL) from None
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        answer = connection.execute(_CARRIERS.format(data=_data(str(snapshot))))
-        columns = [column[0] for column in answer.description or ()]
-        return QueryAnswer(_CARRIERS.format(data=_data(as_shown)), columns, answer.fetchall())
-
-
-def _data(folder: str) -> str:
-    """Returns the pattern of a snapshot's files for a text of SQL; DuckDB takes what stands in brackets literally."""
-    return re.sub(r"[*?[]", r"[\g<0>]", folder).replace("'", "''") + "/data/*.parquet"

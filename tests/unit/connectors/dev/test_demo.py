@@ -3,9 +3,12 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
+import shutil
 import zipfile
 from pathlib import Path
 
+import duckdb
 import msgspec
 import pytest
 
@@ -13,10 +16,11 @@ from connectors.cli.commands.demo import own_command
 from connectors.config.files import load_connector, load_worker
 from connectors.dev.demo import data, steps
 from connectors.dev.demo.folder import DemoFolder, shown
+from connectors.dev.demo.named_table import QueryAnswer, carriers, name_table
 from connectors.dev.demo.report import report
-from connectors.dev.demo.steps import DemoRun, QueryAnswer, Snapshot, TopicCount, carriers, newest_snapshot
+from connectors.dev.demo.steps import DemoRun, Snapshot, TopicCount, newest_snapshot
 from connectors.errors import ConfigError
-from tests.support.cli import invoke
+from tests.support.cli import ROOT, invoke
 
 
 def test_flights_come_in_the_order_of_time_hour_and_row() -> None:
@@ -110,17 +114,45 @@ def test_the_newest_snapshot_is_the_one_that_latest_names(tmp_path: Path) -> Non
     assert newest_snapshot(tmp_path, "flights", "flights") == made
 
 
-def test_the_query_reads_a_folder_of_any_name(tmp_path: Path) -> None:
+def _named(snapshot: Snapshot, folder: Path) -> Path:
+    """DuckDB's file with the name of the table, once `current` leads to the snapshot."""
+    current = snapshot.path.parent / "current"
+    current.symlink_to(snapshot.path / "data")
+    name_table(folder / "flights.duckdb", current)
+    return folder / "flights.duckdb"
+
+
+def test_the_table_is_in_a_folder_of_any_name(tmp_path: Path) -> None:
     """A quote does not end the text of SQL, and brackets and stars are no pattern."""
-    snapshot = _snapshot(tmp_path / "it's [1] *?")
-    assert carriers(snapshot.path, str(snapshot.path)).rows[0][:2] == ("UA", 2)
+    folder = tmp_path / "it's [1] *?"
+    assert carriers(_named(_snapshot(folder), folder)).rows[0][:2] == ("UA", 2)
+
+
+def test_the_name_stands_for_the_newest_snapshot(tmp_path: Path) -> None:
+    """Also for one that is taken later: it is a view of what `current` leads to, and no copy."""
+    first = _snapshot(tmp_path)
+    database = _named(first, tmp_path)
+    newer = first.path.with_name("newer")
+    shutil.copytree(first.path / "data", newer / "data")
+    shutil.copy(newer / "data/a.parquet", newer / "data/b.parquet")
+    (first.path.parent / "current").unlink()
+    (first.path.parent / "current").symlink_to(newer / "data")
+    shutil.rmtree(first.path)
+    assert carriers(database).rows[0][:2] == ("UA", 4)
+
+
+def test_any_duckdb_since_1_0_opens_the_file(tmp_path: Path) -> None:
+    """By itself DuckDB writes files that only versions as new as it open."""
+    with duckdb.connect(_named(_snapshot(tmp_path), tmp_path), read_only=True) as connection:
+        said = connection.execute("SELECT tags FROM duckdb_databases() WHERE database_name = 'flights'").fetchone()
+    assert said is not None
+    assert said[0]["storage_version"].startswith("v1.0.0")
 
 
 def test_the_query_counts_aircraft_by_carrier(tmp_path: Path) -> None:
-    """Most aircraft first, with the hour of the last flight in UTC; the text shows the folder as a person types it."""
-    answer = carriers(_snapshot(tmp_path).path, "here")
+    """Most aircraft first, with the hour of the last flight in UTC."""
+    answer = carriers(_named(_snapshot(tmp_path), tmp_path))
     assert answer.rows == [("UA", 2, "2013-01-01T11:00Z"), ("DL", 1, "1970-01-01T00:00Z")]
-    assert "FROM 'here/data/*.parquet'" in answer.sql
 
 
 def test_the_report_tells_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,11 +165,11 @@ def test_the_report_tells_everything(tmp_path: Path, monkeypatch: pytest.MonkeyP
         output=TopicCount(4_050, 7, 4_043),
         dead_letters=TopicCount(2_512, 0, 0),
         snapshot=Snapshot(tmp_path / ".demo/snapshots/flights/flights/x", 4_043, 4),
-        answer=QueryAnswer("SELECT 1", ["carrier"], [("UA",)]),
+        answer=QueryAnswer(["carrier"], [("UA",)]),
         seconds={"start the broker": 5.0, "keyfold run --once": 20.25},
     )
     told = report(outcome, folder, ".venv/bin/keyfold")
-    for part in ("336,776", "4,050", "4,043", "2,512", "20.25", "25.25", "SELECT 1", "CARRIER"):
+    for part in ("336,776", "4,050", "4,043", "2,512", "20.25", "25.25", "FROM flights", "CARRIER"):
         assert part in told
     commands, table = told.split("Snapshot: .demo/snapshots/flights/flights/x")
     assert commands.splitlines()[-3:] == [
@@ -145,7 +177,8 @@ def test_the_report_tells_everything(tmp_path: Path, monkeypatch: pytest.MonkeyP
         "  .venv/bin/keyfold tail flights.compacted --worker .demo/worker.json --from-beginning --max 5",
         "",
     ]
-    assert "SELECT 1" in table
+    (line,) = re.findall(r"(?m)^    (duckdb .*)$", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert f"  {line}\n" in table
 
 
 @pytest.mark.parametrize(("code", "ends_with", "how"), [(3, 3, "exit code 3"), (-9, 1, "SIGKILL")])
