@@ -217,6 +217,24 @@ class TableVersion(NamedTuple):
     files: Sequence[str]
     has_unique_keys: bool = False
 
+    @classmethod
+    def of_no_snapshot(cls, connector: str, topic: str, catalog_id: str, epoch: int, folder: Storage) -> TableVersion:
+        """Returns what names the table of `topic`, of which `folder` has the snapshots."""
+        return cls(
+            connector=connector,
+            catalog_id=catalog_id,
+            epoch=epoch,
+            topic=topic,
+            snapshot="",
+            appends=False,
+            settings="",
+            source_offsets={},
+            output_offsets={},
+            generations={},
+            folder=folder,
+            files=(),
+        )
+
 
 class Tables(Protocol):
     """The tables of a connector's topics (`snapshot.table`), one a topic."""

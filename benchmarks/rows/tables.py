@@ -20,7 +20,7 @@ from benchmarks.harness.row import Measurement
 from compactor.ports import TableVersion
 from compactor.storage.local import LocalStorage
 from connectors.config.connector import ConnectorConfig
-from connectors.runtime.components import tables_of
+from connectors.runtime.open_tables import tables_of
 from connectors.tables.topic_tables import TopicTables
 
 ROWS: Final = 5_000_000

@@ -191,20 +191,8 @@ class Snapshots:
         folders, state = self._folders, self._catalog.state
         if folders is None or self.typed is None or self.typed.tables is None:
             return None
-        version = TableVersion(
-            connector=state.connector,
-            catalog_id=state.catalog_id,
-            epoch=state.epoch,
-            topic=topic,
-            snapshot="",
-            appends=False,
-            settings=self.typed.settings,
-            source_offsets={},
-            output_offsets={},
-            generations={},
-            folder=folders.place.sub(state.connector, topic),
-            files=(),
-        )
+        folder = folders.place.sub(state.connector, topic)
+        version = TableVersion.of_no_snapshot(state.connector, topic, state.catalog_id, state.epoch, folder)
         return self.typed.tables.purge(version)
 
     def _owns(self, folders: SnapshotFolders, topic: str, name: str) -> bool:

@@ -27,6 +27,7 @@ from connectors.kafka.access import KafkaAccess
 from connectors.kafka.admin import Admin
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.retry import poll_until
+from connectors.operations.deleted_tables import DeletedTables
 from connectors.operations.deletion_preview import (
     FILES,
     FOLDERS,
@@ -202,7 +203,7 @@ def carry_out(
 ) -> None:
     """Takes steps X3 to X5; what is gone already is skipped. `location` has the snapshots.
 
-    Raises UnreachableError, NotAllowedError, ConnectorError, StorageError: then the next delete goes on.
+    Raises UnreachableError, NotAllowedError, ConnectorError, StorageError, SnapshotError: then the next delete goes on.
     """
     admin.delete_group(connector.group_id)
     if was_redriven(storage, connector, admin):
@@ -212,6 +213,7 @@ def carry_out(
         there = admin.describe([output.topic for output in plan.outputs])
         admin.delete_topics([output.topic for output in plan.outputs if is_there(output, there)])
         if location is not None:
+            DeletedTables(connector, location, storage.url("")).drop(plan.tables, plan.catalogs)
             remove_snapshots(location, plan.connector, plan.snapshots, plan.catalogs)
     hit("delete.outputs")
     for folder in FOLDERS:

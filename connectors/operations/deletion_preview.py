@@ -16,7 +16,7 @@ from compactor.catalog import commits, owner_lock, requests
 from compactor.catalog.aside import LOST
 from compactor.catalog.catalog import Catalog
 from compactor.decode_errors import UNDECODABLE
-from compactor.errors import CatalogError, ForeignContentError, MissingFileError
+from compactor.errors import CatalogError, ForeignContentError, MissingFileError, SnapshotError
 from compactor.json_types import decoded_as
 from compactor.model.position import Position, buckets_of
 from compactor.model.record import TopicPartition
@@ -29,6 +29,7 @@ from compactor.storage.limits import LARGE_BYTES
 from connectors.config.connector import ConnectorConfig
 from connectors.config.selection import select
 from connectors.kafka.admin import Admin, TopicInfo
+from connectors.operations.deleted_tables import DeletedTables
 from connectors.operations.redrive import floor
 from connectors.runtime import status
 from connectors.runtime.takeover import CHECKPOINT, DELETING
@@ -52,7 +53,8 @@ class DeletionPlan(Struct, frozen=True, kw_only=True):
     """What is removed: the content of deleting.json.
 
     `catalogs` are the ids of its catalog and of those that its positions were committed for; `outputs` the output
-    topics that hold what it published, `snapshots` paths below snapshot.location; `with_outputs`: whether both go.
+    topics that hold what it published, `snapshots` paths below snapshot.location, `tables` the topics with a table that
+    it has committed to; `with_outputs`: whether these go.
     """
 
     format: int = 1
@@ -62,6 +64,7 @@ class DeletionPlan(Struct, frozen=True, kw_only=True):
     outputs: tuple[OutputTopic, ...] = ()
     snapshots: tuple[str, ...] = ()
     with_outputs: bool = False
+    tables: tuple[str, ...] = ()
 
 
 class DeletionPreview(NamedTuple):
@@ -71,6 +74,7 @@ class DeletionPreview(NamedTuple):
     of other catalogs that wrote some of them. `others`: topics with the name of an output that nothing shows to be this
     connector's. `damage`: why the catalog cannot be read. `begun`: an earlier delete was not finished. `folder`: the
     location of the connector's storage. `stored`: the files in which a worker keeps its config, as set over REST.
+    `tables_fault`: why its tables cannot be looked at.
     """
 
     plan: DeletionPlan
@@ -85,11 +89,12 @@ class DeletionPreview(NamedTuple):
     begun: bool
     folder: str = ""
     stored: tuple[str, ...] = ()
+    tables_fault: str | None = None
 
     @property
     def nothing(self) -> bool:
         """Whether there is nothing of the connector to remove."""
-        outputs = self.plan.with_outputs and (self.plan.outputs or self.plan.snapshots)
+        outputs = self.plan.with_outputs and (self.plan.outputs or self.plan.snapshots or self.plan.tables)
         return not (self.files or self.group or outputs or self.begun or self.stored)
 
 
@@ -99,7 +104,7 @@ def preview_of(
     """Finds what there is of `connector`, which has the folder `storage`, and its snapshots in `location`.
 
     Changes nothing. Raises UnreachableError, NotAllowedError, StorageError; CatalogError if the folder is another
-    connector's.
+    connector's; SnapshotError if outputs are to go and its tables cannot be looked at.
     """
     begun = _begun(storage)
     before = begun or DeletionPlan(connector=connector.name)
@@ -110,13 +115,18 @@ def preview_of(
     writers = {position.catalog_id for position in held.values() if position.catalog_id}
     catalogs = {*writers, *filter(None, (state.catalog_id,)), *before.catalogs}
     snapshots = {*(snapshot.path for snapshot in state.snapshots), *before.snapshots}
+    is_whole = with_outputs or before.with_outputs
+    tables, tables_fault = _tables(
+        DeletedTables(connector, location, storage.url("")), sources, catalogs, must=is_whole
+    )
     plan = DeletionPlan(
         connector=connector.name,
         catalogs=tuple(sorted(catalogs)),
         buckets=max(state.buckets, before.buckets, buckets_of(held.values())),
         outputs=outputs,
         snapshots=tuple(sorted({*snapshots, *find_snapshots(location, connector.name, catalogs)})),
-        with_outputs=with_outputs or before.with_outputs,
+        with_outputs=is_whole,
+        tables=tuple(sorted({*tables, *before.tables})),
     )
     # Unfinished files count too; deleting.json and the lock, which this process may hold, do not.
     ours = (info for info in (*storage.walk(""), *storage.unfinished("")) if info.path != owner_lock.NAME)
@@ -132,7 +142,20 @@ def preview_of(
         others=others,
         damage=damage,
         begun=begun is not None,
+        tables_fault=tables_fault,
     )
+
+
+def _tables(
+    tables: DeletedTables, topics: Iterable[str], catalogs: Collection[str], *, must: bool
+) -> tuple[tuple[str, ...], str | None]:
+    """Returns the topics with a table of `catalogs`, and why that cannot be said. With `must` raises SnapshotError."""
+    try:
+        return tables.owned(topics, catalogs), None
+    except SnapshotError as error:
+        if must:
+            raise
+        return (), error.message
 
 
 def _begun(storage: Storage) -> DeletionPlan | None:

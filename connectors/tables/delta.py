@@ -71,14 +71,20 @@ class DeltaFiles:
         # The id of our transactions: the table keeps the epoch of the last one.
         self._app = _app_of(version)
 
+    def noted(self) -> Mapping[str, str] | None:
+        """Reads the properties of our last commit."""
+        try:
+            return self._noted_in(self._opened())
+        except TableNotFoundError:
+            return None
+
     def head(self) -> TableHead | None:
         """Reads the newest version."""
         try:
             table = self._opened()
         except TableNotFoundError:
             return None
-        epoch = table.transaction_version(self._app)
-        noted = self._noted(table.version()) or ({} if epoch is None else _known_by(self._version, epoch))
+        noted = self._noted_in(table)
         self._check_partitions(table.metadata().partition_columns, noted)
         return TableHead(table, pa.schema(table.schema().to_arrow()), list(self._files(table)), noted)
 
@@ -128,6 +134,11 @@ class DeltaFiles:
         kept = list(range(max(oldest, newest - keep + 1), newest + 1))
         removable = table.vacuum(0, dry_run=True, enforce_retention_duration=False, keep_versions=kept)
         self._place.delete_all(removable)
+
+    def drop(self) -> None:
+        """Removes the folder, the log first: no reader finds a table of which files are gone."""
+        for folder in ("_delta_log", ""):
+            self._place.delete_folder(folder)
 
     def purge(self) -> str | None:
         """Removes the files and the log entries of all versions but the newest, which gets a checkpoint.
@@ -186,6 +197,10 @@ class DeltaFiles:
 
     def _opened(self) -> DeltaTable:
         return DeltaTable(self._place.location, storage_options=self._options)
+
+    def _noted_in(self, table: DeltaTable) -> Mapping[str, str]:
+        epoch = table.transaction_version(self._app)
+        return self._noted(table.version()) or ({} if epoch is None else _known_by(self._version, epoch))
 
     def _noted(self, newest: int) -> dict[str, str]:
         """Returns the properties of our last commit, if the log has it still.

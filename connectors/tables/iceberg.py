@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import secrets
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from threading import Lock
@@ -18,7 +18,13 @@ from typing import Any, Final
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NamespaceNotEmptyError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow, write_file
@@ -43,6 +49,7 @@ from compactor.storage.base import Storage
 from connectors.tables.catalog_files import BoundedFiles, FileBounds
 from connectors.tables.columns import ICEBERG, TableFormat, far_times, names_in, optional
 from connectors.tables.iceberg_columns import evolve, unused_schemas
+from connectors.tables.iceberg_paths import metadata_of, paths_of
 from connectors.tables.positions import PLACE
 from connectors.tables.stores import names_code
 from connectors.tables.table_files import TableChange, TableConflictError, TableFile, TableHead
@@ -110,6 +117,13 @@ class IcebergFiles:
             of_table = partial(_file_io, self._where, catalog.properties)
             catalog._load_file_io = of_table  # type: ignore[method-assign]
 
+    def noted(self) -> Mapping[str, str] | None:
+        """Reads the properties of our last commit."""
+        try:
+            return _noted(self._loaded())
+        except NoSuchTableError:
+            return None
+
     def head(self) -> TableHead | None:
         """Reads the newest version."""
         try:
@@ -127,7 +141,7 @@ class IcebergFiles:
             )
             for task in tasks
         ]
-        noted = {name: text for name, text in table.properties.items() if name.startswith("keyfold.")}
+        noted = _noted(table)
         self._check_partitions(table, noted)
         schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
         return TableHead(table, optional(_small(schema)), files, noted)
@@ -162,10 +176,10 @@ class IcebergFiles:
         old = [each for each in snapshots[:-keep] if each.snapshot_id not in named]
         if not old:
             return
-        before = _paths(table)
+        before = paths_of(table)
         table.maintenance.expire_snapshots().by_ids([each.snapshot_id for each in old]).commit()
         newest = self._loaded()
-        after = _paths(newest)
+        after = paths_of(newest)
         self._delete(table, sorted(before - after))
         unused = unused_schemas(newest)
         if unused is not None:
@@ -187,6 +201,27 @@ class IcebergFiles:
                 with suppress(FileNotFoundError):
                     table.io.delete(path)
 
+    def drop(self) -> None:
+        """Takes the table out of its catalog, then removes its files; with `gc.enabled=false` these stay.
+
+        A catalog over REST removes them itself. A table in a folder of its own leaves nothing there.
+        """
+        with suppress(NoSuchTableError):
+            table = self._loaded()
+            if table.properties.get("gc.enabled", "true").lower() == "false":
+                self._catalog.drop_table(self._identifier)
+                return
+            if isinstance(self._catalog, RestCatalog):
+                self._catalog.purge_table(self._identifier)
+                return
+            paths = paths_of(table) | metadata_of(table)
+            self._catalog.drop_table(self._identifier)
+            self._delete(table, sorted(paths))
+        if self._own is not None:
+            self._own.delete_folder("")
+            with suppress(NamespaceNotEmptyError, NoSuchNamespaceError):
+                self._catalog.drop_namespace(self._identifier[:-1])
+
     def purge(self) -> str | None:
         """Removes all snapshots that no branch or tag names, and their files, also those of a commit that was cut off.
 
@@ -203,11 +238,11 @@ class IcebergFiles:
         newest = table.current_snapshot()
         if newest is not None and any(each.deleted_files_count for each in newest.manifests(table.io)):
             change = _IcebergChange(self._catalog, table)
-            change.forget({name: text for name, text in table.properties.items() if name.startswith("keyfold.")})
+            change.forget(_noted(table))
         self.expire(1)
         table = self._loaded()
         if self._own is not None:
-            named = {path.rpartition("/")[2] for path in _paths(table)}
+            named = {path.rpartition("/")[2] for path in paths_of(table)}
             cut_off = (info.path for info in self._own.walk(_DATA) if _OWN_FILE.fullmatch(info.path))
             self._own.delete_all([path for path in cut_off if path.rpartition("/")[2] not in named])
             if why := remove_empty_folders(self._own):
@@ -403,14 +438,5 @@ def _small(schema: pa.Schema) -> pa.Schema:
     return _pyarrow_schema_ensure_small_types(schema)
 
 
-def _paths(table: Table) -> set[str]:
-    """Returns the data files, manifests and lists of manifests that the snapshots of `table` need."""
-    return {path for snapshot in table.snapshots() for path in _paths_of(table, snapshot)}
-
-
-def _paths_of(table: Table, snapshot: Any) -> Iterator[str]:
-    yield snapshot.manifest_list
-    for manifest in snapshot.manifests(table.io):
-        yield manifest.manifest_path
-        for entry in manifest.fetch_manifest_entry(table.io):
-            yield entry.data_file.file_path
+def _noted(table: Table) -> dict[str, str]:
+    return {name: text for name, text in table.properties.items() if name.startswith("keyfold.")}

@@ -56,6 +56,10 @@ class TableFiles(Protocol):
     def format(self) -> TableFormat:
         """The types and names of the format."""
 
+    def noted(self) -> Mapping[str, str] | None:
+        """Reads the properties of our last commit, as `TableHead` has them; None if there is no table."""
+        ...
+
     def head(self) -> TableHead | None:
         """Reads the newest version; None if there is no table. Raises SnapshotError if it cannot be written to."""
 
@@ -70,6 +74,10 @@ class TableFiles(Protocol):
 
     def expire(self, keep: int) -> None:
         """Removes all versions but the newest `keep`, and the files that no version needs any more."""
+
+    def drop(self) -> None:
+        """Removes the table with all its versions and files, and what an earlier call has left of it."""
+        ...
 
     def purge(self) -> str | None:
         """Removes all versions but the newest, with what the format's own files say of them; returns why some stay."""

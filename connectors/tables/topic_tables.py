@@ -90,6 +90,35 @@ class TopicTables:
         self._run(version, f"purge-{version.topic}", purged, "could not be rid of its older versions")
         return held[0] if held else None
 
+    def owned(self, version: TableVersion) -> bool | None:
+        """Returns whether the table is of the topic and catalog of `version`; None if there is none.
+
+        Raises SnapshotError.
+        """
+        held: list[bool | None] = []
+
+        def looked(calls: Calls) -> None:
+            with calls.counted():
+                held.append(_is_owned(self.table(version), version))
+
+        self._run(version, f"look-{version.topic}", looked, "cannot be looked at")
+        return held[0] if held else None
+
+    def drop(self, version: TableVersion) -> None:
+        """Removes the table with all its versions and files, if it is owned; or what an earlier call has left of it.
+
+        Raises SnapshotError.
+        """
+
+        def dropped(calls: Calls) -> None:
+            with calls.counted():
+                table = self.table(version)
+                is_owned = _is_owned(table, version)
+            if is_owned is not False:
+                table.drop()  # as long as it takes: it may have many files, and somebody waits for just that
+
+        self._run(version, f"drop-{version.topic}", dropped, "could not be removed")
+
     def _run(self, version: TableVersion, name: str, job: Callable[[Calls], None], failed: str) -> None:
         """Runs `job` within `calls_s`. Raises SnapshotError, with `failed`, for what the format's library raises."""
         try:
@@ -382,13 +411,23 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def _is_owned(table: TableFiles, version: TableVersion) -> bool | None:
+    noted = table.noted()
+    return None if noted is None else _names(noted, version)
+
+
+def _names(noted: Mapping[str, str], version: TableVersion) -> bool:
+    """Returns whether our last commit was of the topic and catalog of `version`."""
+    return (noted.get("keyfold.catalog.id"), noted.get("keyfold.topic")) == (version.catalog_id, version.topic)
+
+
 def _check_owner(head: TableHead, version: TableVersion) -> None:
     """Raises SnapshotError if the table is not this topic's, or a newer owner has committed to it."""
     noted = head.noted
     where = f"Connector {version.connector}: the table of topic {version.topic}"
     if not noted and head.files:
         raise SnapshotError(f"{where} has rows, and keyfold did not write them.", _OTHER)
-    if noted and (noted["keyfold.catalog.id"], noted["keyfold.topic"]) != (version.catalog_id, version.topic):
+    if noted and not _names(noted, version):
         said = f"topic {noted['keyfold.topic']} of catalog {noted['keyfold.catalog.id']}"
         raise SnapshotError(f"{where} belongs to {said}.", _OTHER)
     if int(noted.get("keyfold.epoch", 0)) > version.epoch:

@@ -15,7 +15,7 @@ from pyiceberg.table import Table
 from compactor.ports import TableVersion
 from compactor.storage.local import LocalStorage
 from connectors.config.connector import ConnectorConfig
-from connectors.runtime.components import tables_of
+from connectors.runtime.open_tables import tables_of
 from connectors.tables.table_files import TableChange, TableFiles, TableHead
 from connectors.tables.topic_tables import TopicTables
 
@@ -52,9 +52,9 @@ class Tables:
             "snapshot.table": kind,
             **settings,
         }
-        config = ConnectorConfig.model_validate(given)
-        self._identifier = config.iceberg_table("t")
-        made = tables_of(config, place, lambda: False, (folder / "kept" / "c").as_uri())
+        self.config = ConnectorConfig.model_validate(given)
+        self._identifier = self.config.iceberg_table("t")
+        made = tables_of(self.config, place, lambda: False, (folder / "kept" / "c").as_uri())
         assert made is not None
         self.tables: TopicTables = made
         self._taken = 0
@@ -146,6 +146,10 @@ class Disturbed:
         self._early = early
         self.format = inner.format
 
+    def noted(self) -> Mapping[str, str] | None:
+        """Reads what our last commit has noted."""
+        return self._inner.noted()
+
     def head(self) -> TableHead | None:
         """Reads the newest version."""
         return self._inner.head()
@@ -164,6 +168,10 @@ class Disturbed:
     def expire(self, keep: int) -> None:
         """Removes old versions."""
         self._inner.expire(keep)
+
+    def drop(self) -> None:
+        """Removes the table."""
+        self._inner.drop()
 
     def purge(self) -> str | None:
         """Removes all versions but the newest."""

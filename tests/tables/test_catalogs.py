@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from compactor.errors import SnapshotError
+from connectors.tables.iceberg_paths import metadata_of, paths_of
 from connectors.tables.topic_tables import TopicTables
 from tests.support.cli import ROOT
 from tests.support.tables import SCHEMA, Disturbed, Tables, row
@@ -116,6 +117,21 @@ def test_old_versions_go_and_an_erasure_leaves_one(catalog: dict[str, str], tmp_
     assert tables.tables.purge(newest) is None
     assert len(tables.iceberg().snapshots()) == 1
     assert tables.rows() == [row(4, "a")]
+
+
+@CATALOGS
+def test_a_table_is_removed_with_its_files(catalog: dict[str, str], tmp_path: Path) -> None:
+    """The catalog forgets it, and no file that one of its versions named is left; another owner's stays."""
+    tables = _tables(tmp_path, catalog)
+    tables.commit(AB)
+    version = tables.commit([row(1, "b"), row(2, "c")])
+    table = tables.iceberg()
+    files = paths_of(table) | metadata_of(table)
+    tables.tables.drop(version._replace(catalog_id="another"))
+    assert all(table.io.new_input(path).exists() for path in files)
+    tables.tables.drop(version)
+    assert tables.tables.owned(version) is None
+    assert not [path for path in files if table.io.new_input(path).exists()]
 
 
 def _disturbed(tables: Tables, between: object) -> TopicTables:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from connectors.operations.deletion_preview import DeletionPreview
 
 OutputsOption = Annotated[
-    bool, typer.Option("--outputs", help="Also remove the output topics that it published, and its snapshots.")
+    bool, typer.Option("--outputs", help="Also remove the output topics that it published, its snapshots and tables.")
 ]
 YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
@@ -61,6 +61,8 @@ def lines_of(preview: DeletionPreview, settings: ConnectorConfig) -> Iterator[st
     """Yields the lines that say what is removed, what stays, and what a person should know before the answer."""
     import humanize
 
+    from connectors.operations.deleted_tables import table_name
+
     plan, size = preview.plan, humanize.naturalsize(preview.bytes, binary=True)
     if preview.begun:
         yield f"An earlier delete of connector {settings.name} was not finished; this one finishes it."
@@ -75,6 +77,7 @@ def lines_of(preview: DeletionPreview, settings: ConnectorConfig) -> Iterator[st
     if plan.with_outputs:
         yield from (f"  output topic {output.topic}, with all its records" for output in plan.outputs)
         yield from (f"  snapshot {settings.snapshot_location}/{path}" for path in plan.snapshots)
+        yield from (f"  {table_name(settings, topic)}, with all its versions" for topic in plan.tables)
     left = list(_left_lines(preview, settings))
     if left:
         yield "It leaves, beside the source topics:"
@@ -83,6 +86,8 @@ def lines_of(preview: DeletionPreview, settings: ConnectorConfig) -> Iterator[st
 
 
 def _left_lines(preview: DeletionPreview, settings: ConnectorConfig) -> Iterator[str]:
+    from connectors.operations.deleted_tables import table_name
+
     plan = preview.plan
     if not plan.with_outputs:
         yield from (
@@ -91,15 +96,17 @@ def _left_lines(preview: DeletionPreview, settings: ConnectorConfig) -> Iterator
             for output in plan.outputs
         )
         yield from (f"  snapshot {settings.snapshot_location}/{path}" for path in plan.snapshots)
+        yield from (
+            f"  {table_name(settings, topic)}: a connector that begins anew refuses to commit to it; delete it "
+            "(--outputs), or set another snapshot.location"
+            for topic in plan.tables
+        )
     for name in preview.others:
         yield f"  topic {name}: nothing shows that this connector published it"
     if (preview.strangers or not preview.has_catalog) and settings.snapshot_location is not None:
         yield f"  snapshots in {settings.snapshot_location}/{settings.name} without a word of whose they are, if any"
-    if settings.snapshot_table != "none":
-        yield (
-            f"  tables of {settings.snapshot_table}, if any: a connector that begins anew refuses to commit to them; "
-            "drop them, or set another snapshot.location"
-        )
+    if preview.tables_fault is not None:
+        yield f"  tables of {settings.snapshot_table}, if any: {preview.tables_fault}"
     if settings.dead_letter_topic is not None:
         yield f"  dead letter topic {settings.dead_letter_topic}, which others may use too"
 

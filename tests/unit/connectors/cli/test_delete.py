@@ -160,7 +160,7 @@ HELD = {TopicPartition("t", partition): Position(offset=1) for partition in (0, 
 
 def test_what_is_told_names_what_stays() -> None:
     """Outputs that are not asked for, and what nothing shows to be ours, with what follows from it."""
-    plan = DeletionPlan(connector="c", outputs=(OutputTopic("t.compacted", "id"),), snapshots=("c/t/1",))
+    plan = DeletionPlan(connector="c", outputs=(OutputTopic("t.compacted", "id"),), snapshots=("c/t/1",), tables=("t",))
     found = DeletionPreview(plan, 3, 30, False, True, HELD, ("cat-1",), ("u.compacted",), None, False, "folder/c")
     tables = {"snapshot.table": "iceberg", "value.converter": "keyfold.String"}
     least = {"name": "c", "connector.class": "keyfold.CompactedTopic", "topics": "t", "snapshot.location": "s"}
@@ -170,8 +170,19 @@ def test_what_is_told_names_what_stays() -> None:
     assert "connect-c" in removed
     assert "t.compacted" not in removed
     assert all(name in left for name in ("t.compacted", "another output.topic", "c/t/1", "u.compacted", "cat-1"))
-    assert "tables of iceberg" in left
+    assert "table of Iceberg c.t: a connector that begins anew refuses" in left
     assert "mount it first" in left
+
+
+def test_what_is_told_names_the_tables_that_go() -> None:
+    """As people call them; and why those that cannot be looked at are not known."""
+    plan = DeletionPlan(connector="c", tables=("t",), with_outputs=True)
+    found = DeletionPreview(plan, 3, 30, True, True, HELD, (), (), None, False, "folder/c", tables_fault="it is away")
+    least = {"name": "c", "connector.class": "keyfold.CompactedTopic", "topics": "t", "snapshot.location": "s"}
+    settings = {**least, "snapshot.table": "delta", "value.converter": "keyfold.String"}
+    removed, left = "\n".join(command.lines_of(found, ConnectorConfig.model_validate(settings))).split("It leaves")
+    assert "table of Delta s/c/t/delta, with all its versions" in removed
+    assert "tables of delta, if any: it is away" in left
 
 
 @pytest.fixture

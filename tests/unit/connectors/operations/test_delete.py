@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -10,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from compactor.catalog.catalog import Catalog
-from compactor.errors import CatalogError, FencedError, HiddenCatalogError, StorageError
+from compactor.errors import CatalogError, FencedError, HiddenCatalogError, SnapshotError, StorageError
 from compactor.model.actions import AddPartition, AddSnapshot, AddTopic, Append, PlanFold, Publish
 from compactor.model.log import OutputPoint, Run
 from compactor.model.position import Position, encode
@@ -23,9 +24,12 @@ from connectors.kafka.admin import TopicInfo
 from connectors.kafka.groups import CommittedOffset
 from connectors.operations import delete as deletion
 from connectors.operations import deletion_preview
+from connectors.operations.deleted_tables import DeletedTables
 from connectors.operations.deletion_preview import FOLDERS, DeletionPreview, OutputTopic
 from connectors.runtime.takeover import DELETING, refuse_begun
 from tests.support.memory.storage import FailingStorage, MemoryStorage
+from tests.support.tables import Tables
+from tests.support.tables import row as table_row
 from tests.unit.compactor.snapshot.test_manifest import FULL
 
 OUT = "t.compacted"
@@ -34,6 +38,9 @@ THEIRS = "c/t/20261121T000000Z-theirs"
 CONFIG = ConnectorConfig.model_validate(
     {"name": "c", "connector.class": "keyfold.CompactedTopic", "topics": "t", "snapshot.location": "s"}
 )
+
+
+TABLE = {"value.converter": "keyfold.String"}
 
 
 class Brokers:
@@ -302,6 +309,75 @@ def test_snapshots_that_say_whose_they_are_go_with_a_lost_storage(world: World) 
     assert (world.found().plan.catalogs, world.found().plan.snapshots) == ((lost,), (SNAPSHOT, "c/t/begun"))
     world.delete()
     assert (world.shelf.list("c"), world.shelf.list("c/t")) == (["t"], ["20261121T000000Z-theirs"])
+
+
+def _with_table(world: World, folder: Path, kind: str, **settings: str) -> Tables:
+    """Gives the connector a table of one row, as its catalog has committed it."""
+    tables = Tables(kind, folder, place=world.shelf, **settings)
+    world.config = tables.config
+    tables.commit([table_row(0, "a")], catalog_id=world.catalog.state.catalog_id)
+    return tables
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_tables_go_as_snapshots_do(kind: str, is_lost: bool, tmp_path: Path) -> None:
+    """With --outputs, of a lost storage too; without it they are named, and stay as they are."""
+    world = World(tmp_path).published()
+    tables = _with_table(world, tmp_path, kind)
+    if is_lost:
+        world.storage = MemoryStorage()
+    assert world.found(outputs=False).plan.tables == ("t",)
+    world.delete(outputs=False)
+    assert tables.rows() == [table_row(0, "a")]
+    world.brokers.group = {TopicPartition("t", 0): position(world.catalog.state.catalog_id)}
+    world.delete()
+    assert kind not in world.shelf.list("c/t")
+    assert world.found().plan.tables == ()
+    tables.commit([table_row(1, "b")], catalog_id="the next")
+    assert tables.rows() == [table_row(1, "b")]
+
+
+def test_tables_of_others_stay(tmp_path: Path) -> None:
+    """Of another catalog, also if it has taken the place of one that was to go."""
+    world = World(tmp_path).published()
+    tables = _with_table(world, tmp_path, "delta")
+    plan = world.found().plan
+    DeletedTables(world.config, world.shelf, "").drop(plan.tables, plan.catalogs)
+    tables.commit([table_row(1, "b")], catalog_id="another")
+    assert world.found().plan.tables == ()
+    DeletedTables(world.config, world.shelf, "").drop(plan.tables, plan.catalogs)
+    assert tables.rows() == [table_row(1, "b")]
+
+
+def test_a_table_goes_with_a_delete_that_was_broken_off(tmp_path: Path) -> None:
+    """The plan names it, though its log, which names the catalog, may be gone by then."""
+    world = World(tmp_path)
+    _with_table(world, tmp_path, "delta")
+    deletion.begin(world.storage, world.found().plan, deletion.fence(world.storage, "c", "me:2", 2))
+    shutil.rmtree(tmp_path / "c" / "t" / "delta" / "_delta_log")
+    world.delete(outputs=False)
+    assert not (tmp_path / "c" / "t" / "delta").exists()
+
+
+def test_no_catalog_of_tables_is_made_to_look_for_some(world: World, tmp_path: Path) -> None:
+    """SQLite would make the file."""
+    world.config = ConnectorConfig.model_validate({**CONFIG.given, **TABLE, "snapshot.table": "iceberg"})
+    assert world.found().plan.tables == ()
+    world.delete()
+    assert not (tmp_path / "iceberg.db").exists()
+
+
+@pytest.mark.parametrize("outputs", [False, True])
+def test_tables_that_cannot_be_looked_at_hold_up_no_delete_without_outputs(world: World, outputs: bool) -> None:
+    """It says so; with --outputs nothing is removed before."""
+    away = {"iceberg.catalog.type": "rest", "iceberg.catalog.uri": "http://127.0.0.1:9"}
+    world.config = ConnectorConfig.model_validate({**CONFIG.given, **TABLE, "snapshot.table": "iceberg", **away})
+    if outputs:
+        with pytest.raises(SnapshotError, match="the table of topic t cannot be looked at"):
+            world.found(outputs=outputs)
+    else:
+        assert "cannot be looked at" in (world.found(outputs=outputs).tables_fault or "")
 
 
 def test_an_output_that_the_connector_never_published_to_is_not_its_own(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
+from pyiceberg.catalog import load_catalog
 
 from compactor.errors import FailpointError, SnapshotError, StoppedError
 from compactor.ports import TableVersion
@@ -392,6 +394,59 @@ def test_an_erasure_leaves_what_a_tag_of_iceberg_names(tmp_path: Path) -> None:
     table.manage_snapshots().create_tag(table.snapshots()[0].snapshot_id, "audit").commit()
     newest = tables.commit([row(1, "b")])
     assert tables.tables.purge(newest) == "branches or tags hold them: audit"
+
+
+@BOTH
+def test_a_table_is_removed_with_all_its_files(kind: str, tmp_path: Path) -> None:
+    """Once it is, nothing is left in its folder, and the next owner may make one of the same name."""
+    tables, folder = Tables(kind, tmp_path), tmp_path / "c" / "t" / kind
+    version = tables.commit(AB)
+    assert tables.tables.owned(version) is True
+    tables.tables.drop(version)
+    assert (tables.tables.owned(version), folder.exists()) == (None, False)
+    tables.tables.drop(version)
+    tables.commit([row(2, "c")], catalog_id="another")
+    assert tables.rows() == [row(2, "c")]
+
+
+@BOTH
+def test_a_table_of_another_catalog_is_not_removed(kind: str, tmp_path: Path) -> None:
+    """Nor one that keyfold has not committed to."""
+    tables = Tables(kind, tmp_path)
+    version = tables.commit(AB)
+    for other in (version._replace(catalog_id="other"), version._replace(epoch=9, catalog_id="other")):
+        assert tables.tables.owned(other) is False
+        tables.tables.drop(other)
+    assert tables.rows() == AB
+    strange = tmp_path / "strange"
+    write_deltalake(str(strange / "c" / "t" / "delta"), pa.table({"x": [1]}))
+    Tables("delta", strange).tables.drop(version)
+    assert DeltaTable(str(strange / "c" / "t" / "delta")).to_pyarrow_table().to_pylist() == [{"x": 1}]
+
+
+def test_a_removal_that_was_broken_off_is_gone_on_with(tmp_path: Path) -> None:
+    """Iceberg's catalog may have lost the table, and Delta its log, when their files are still there."""
+    for kind in ("delta", "iceberg"):
+        tables, folder = Tables(kind, tmp_path / kind), tmp_path / kind / "c" / "t" / kind
+        version = tables.commit(AB)
+        if kind == "delta":
+            shutil.rmtree(folder / "_delta_log")
+        else:
+            load_catalog("keyfold", type="sql", uri=f"sqlite:///{tmp_path / kind}/iceberg.db").drop_table("c.t")
+        assert list(folder.rglob("*.parquet"))
+        tables.tables.drop(version)
+        assert not folder.exists()
+
+
+def test_files_of_a_table_that_are_not_to_go_stay(tmp_path: Path) -> None:
+    """With `gc.enabled=false` another table may have them too."""
+    tables = Tables("iceberg", tmp_path)
+    version = tables.commit(AB)
+    with tables.iceberg().transaction() as transaction:
+        transaction.set_properties({"gc.enabled": "false"})
+    tables.tables.drop(version)
+    assert tables.tables.owned(version) is None
+    assert list((tmp_path / "c" / "t" / "iceberg").rglob("*.parquet"))
 
 
 def test_old_metadata_of_iceberg_goes_too(tmp_path: Path) -> None:
