@@ -226,6 +226,30 @@ def test_a_later_generation(spark: SparkSession, lost: Deployment) -> None:
     assert broken(lost) == []
 
 
+def test_a_key_that_the_broker_refused_since_a_resync(spark: SparkSession, deployment: Deployment) -> None:
+    """The log has what readers have of it, and its next record retires that as another encoding of the key."""
+    deployment.settings |= {
+        "snapshot.location": "none",
+        "errors.tolerance": "all",
+        "compaction.key.identity": "json",
+        "min.cleanable.dirty.ratio": 0,
+    }
+    spaced, plain = b'{"id": 1}', b'{"id":1}'
+    create_topic(deployment.bootstrap, deployment.output, 2, cleanup_policy="compact", max_message_bytes=2_000)
+    produce(deployment.bootstrap, deployment.topic, [(0, spaced, b"old"), (0, b"2", b"other")])
+    deployment.run_once(spark)
+    produce(deployment.bootstrap, deployment.topic, [(0, spaced, os.urandom(4_000))])
+    assert invoke("resync", *files(deployment)).exit_code == 0
+    deployment.run_once(spark)
+    lose(deployment)
+    assert [(one["generation"], one["records"]) for one in rebuild(deployment)] == [(2, 2), (3, 0)]
+    deployment.run_once(spark)
+    assert len([offset for offset, _ in kept(deployment, 0).values() if offset < 0]) == 1
+    produce(deployment.bootstrap, deployment.topic, [(0, plain, b"new")])
+    deployment.run_once(spark)
+    assert live(consume_all(deployment.bootstrap, deployment.output)) == {(0, b"2"): b"other", (0, plain): b"new"}
+
+
 def _nothing_lost(spark: SparkSession, deployment: Deployment) -> None:
     rebuild(deployment)
 
