@@ -139,8 +139,9 @@ class LogModel:
         self._skipped: list[tuple[int, int]] = []
         # The start of the log if a batch was decided about since, which retention may move before the batch's commit.
         self._decided_at: int | None = None
-        # What was published as the step began.
+        # What was published as the step began; whether the log came since then.
         self.published_before = start
+        self.is_new = True
         # What became of the values of records that were appended, by offset, if values are filled.
         self._values: dict[int, bytes | None] = {}
         self._source = source
@@ -207,6 +208,7 @@ class LogModel:
         """Begins a step; `decides`: with a batch, which is decided about at once and may be committed later."""
         self._decided_at = self.start if decides else None
         self.published_before = self.published
+        self.is_new = False
 
     def rows(self, start: int, end: int) -> list[Row]:
         """Returns the log's records of the offsets [start, end): those of the source that were not given up."""
@@ -253,6 +255,8 @@ class LogModel:
         self.backlog_end = 0
         self.arrived_ms |= dict.fromkeys((*kept, *(row["offset"] for row in earlier)), now_ms)
         self._folded = [(start, position.start), (position.start, at)]
+        # A gap of which the positions were not told is none: its offsets are read.
+        self._skipped = [gap for gap in self._skipped if gap[0] < at]
         self._floors = []
         there = {row["key"] for row in self.latest(start, at)}
         self.left = {key: place for key, place in self.left.items() if key not in there}
@@ -644,7 +648,9 @@ class Model:
             if wrong:
                 yield f"a snapshot ends at {ends}, in {wrong} nothing was published to there while it was taken"
         else:
-            moments = {tp: log.live() for tp, log in logs.items()}
+            # A partition that came after the snapshot was begun is left out.
+            named = {tp for tp in logs if str(tp.partition) in action.source_offsets}
+            moments = {tp: log.live() for tp, log in logs.items() if tp in named or not log.is_new}
         vector = {str(tp.partition): moment.end for tp, moment in moments.items()}
         if action.source_offsets != vector:
             yield f"a snapshot at {vector} was to be taken"

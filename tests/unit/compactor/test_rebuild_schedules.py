@@ -19,9 +19,11 @@ from tests.support.oracle.oracle import Oracle
 from tests.support.oracle.output import apply_records
 from tests.support.oracle.snapshots import SnapshotReader
 from tests.support.oracle.steps import (
+    CRASH,
     Advance,
     AnyCase,
     AnyStep,
+    AtFailpoint,
     ChangeOffset,
     ChangeScope,
     FailingPublisher,
@@ -160,6 +162,25 @@ def test_a_fold_that_was_sent_in_part_is_sent_to_its_end_after_a_rebuild(tmp_pat
     assert live(oracle)[0] == {b"b": b"1"}
     oracle.run([NOTHING_NEW])
     assert live(oracle)[0] == {b"a": b"2", b"b": b"1"}
+
+
+def test_offsets_that_were_given_up_are_read_if_the_positions_were_not_told_of_it(tmp_path: Path) -> None:
+    """The commit of the gap is lost with the catalog, and the position is the one from before it."""
+    oracle, waiting = Oracle(None, tmp_path), Restart(Settings(lag=500))
+    oracle.run([waiting, Ingest((SourceRecord(0, b"a", b"1", time=-500), SourceRecord(0, b"a", b"2")))])
+    oracle.run([AtFailpoint(ChangeOffset(0, offset=2), "generation.after-commit", CRASH), Rebuild()])
+    oracle.run([Restart(Settings()), NOTHING_NEW])
+    assert live(oracle)[0] == {b"a": b"2"}
+
+
+def test_a_partition_that_comes_while_a_snapshot_is_taken_is_not_in_it(tmp_path: Path) -> None:
+    """A rebuilt topic has the partitions that were published; the others come as new ones."""
+    oracle = Oracle(None, tmp_path)
+    oracle.run([Restart(), Ingest((SourceRecord(1, b"b", b"1"),)), Rebuild()])
+    coming = Ingest((SourceRecord(0, b"a", b"1"),))
+    oracle.run([AtFailpoint(Snapshot(), "snapshot.write", (coming,)), Snapshot()])
+    taken = oracle.simulation.components.catalog.state.snapshots
+    assert [each.source_offsets for each in taken] == [{"1": 1}, {"0": 1, "1": 1, "2": 0}]
 
 
 def test_what_retention_took_before_its_key_came_otherwise_is_retired_by_the_next_record_after_a_rebuild(
