@@ -50,7 +50,7 @@ COST_MAX: Final = 14
 them, and twice that with each more; with 31 it would be a day."""
 LOGIN_THREADS: Final = 4
 """As many threads read the users' file, and one more checks passwords: no other request takes them."""
-LOGINS_WAITING: Final = 96
+LOGINS_WAITING: Final = 90
 """How many requests wait for one of those that read the file, which each request needs for a moment."""
 _PASSWORD_MAX: Final = 72
 """As many bytes of a password count for bcrypt."""
@@ -205,7 +205,7 @@ class BasicAuth:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a request."""
-        if scope["type"] != "http" or (scope["path"].rstrip("/") in _OPEN and not scope["query_string"]):
+        if scope["type"] != "http" or is_open(scope):
             await self._app(scope, receive, send)
             return
         named = _credentials(scope)
@@ -257,6 +257,36 @@ class OwnPages:
             return
         said = f"Pages of {origin} may change nothing here; access.control.allow.origin names those that may."
         await errors.answer(HTTPStatus.FORBIDDEN, said)(scope, receive, send)
+
+
+class LimitedRequests:
+    """Refuses requests beyond `most` at once, but for what everyone may ask: a probe that is refused ends the worker.
+
+    The connection of a request that is refused waits for its client after that, and so makes room for another.
+    """
+
+    def __init__(self, app: ASGIApp, most: int) -> None:
+        self._app = app
+        self._most = most
+        # Requests that are being answered.
+        self._answered = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request."""
+        if self._answered >= self._most and not is_open(scope):
+            said = f"{self._most} requests are being answered, as many as the worker takes at once."
+            await errors.busy(BusyError(said, "Ask again later."))(scope, receive, send)
+            return
+        self._answered += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._answered -= 1
+
+
+def is_open(scope: Scope) -> bool:
+    """Returns whether everyone may make a request."""
+    return scope["type"] == "http" and scope["path"].rstrip("/") in _OPEN and not scope["query_string"]
 
 
 class LimitedBodies:

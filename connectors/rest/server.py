@@ -19,6 +19,7 @@ from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.worker import WorkerConfig
 from connectors.errors import UnreachableError
 from connectors.kafka.retry import poll_until
+from connectors.rest.bounded_requests import HEAD_MAX, BoundedRequests
 from connectors.rest.listeners import LIMITS, BoundListener, ClientLimits
 from connectors.threads import CancellableThread
 
@@ -26,8 +27,8 @@ _log = structlog.get_logger()
 
 _WHOLE: Final = (h11.DONE, h11.MUST_CLOSE, h11.CLOSED, h11.ERROR, h11.SWITCHED_PROTOCOL)
 """States of a client that has sent its request, or will send nothing more."""
-HEAD_MAX: Final = 64 << 10
-"""Bytes of the line and the headers of a request, and of what comes with them; longer ones are answered by 400."""
+_UNANSWERED: Final = (h11.IDLE, h11.SEND_RESPONSE)
+"""States of the worker's side of a connection in which an answer may begin."""
 STARTED_S: Final = 10.0
 _LOOK_S: Final = 0.01
 STOP_S: Final = 2
@@ -43,7 +44,7 @@ _OF_CLIENTS.setLevel(logging.ERROR)
 _CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 
-class JoinedHeads(h11.Connection):
+class JoinedHeads(BoundedRequests):
     """Gives the head of an answer together with the first piece of its body.
 
     Both are then written by one call, and read by one: each call gives the interpreter's lock away, which a connector's
@@ -185,6 +186,19 @@ class _Protocol(H11Protocol):
         super().on_response_complete()
         self._note()
 
+    def send_400_response(self, msg: str) -> None:
+        """Answers what is no request, and ends the connection; the application answers it no more.
+
+        If its answer has begun, uvicorn would fail here, and log that.
+        """
+        if self.conn.our_state in _UNANSWERED:
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Ends a connection."""
         self._disarm()
@@ -212,7 +226,7 @@ class RestServer:
         self, worker: WorkerConfig, apps: Sequence[tuple[BoundListener, ASGIApp]], limits: ClientLimits = LIMITS
     ) -> None:
         self._apps = apps
-        configs = (_loaded(_config(worker, bound, app, limits)) for bound, app in apps)
+        configs = (_loaded(_config(worker, bound, app)) for bound, app in apps)
         self._servers = [uvicorn.Server(_with_protocol(config, limits)) for config in configs]
         self._thread = CancellableThread("rest", lambda _: self._run())
 
@@ -249,7 +263,7 @@ class RestServer:
         await asyncio.gather(*served)
 
 
-def _config(worker: WorkerConfig, bound: BoundListener, app: ASGIApp, limits: ClientLimits) -> uvicorn.Config:
+def _config(worker: WorkerConfig, bound: BoundListener, app: ASGIApp) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         ws="none",
@@ -257,7 +271,6 @@ def _config(worker: WorkerConfig, bound: BoundListener, app: ASGIApp, limits: Cl
         log_config=None,
         access_log=False,
         server_header=False,
-        limit_concurrency=limits.connections,
         h11_max_incomplete_event_size=HEAD_MAX,
         timeout_keep_alive=IDLE_S,
         timeout_graceful_shutdown=STOP_S,

@@ -36,7 +36,7 @@ made no more a second, and took a quarter longer for one of a hundred."""
 LOOK_UPS_WAITING: Final = 12
 """The same for look-ups, which take milliseconds: fewer, as the connections that are left are few."""
 WIDE_WAITING: Final = 4
-"""The same for wide look-ups."""
+"""The same for wide look-ups, and for metrics, for which a few servers ask, every few seconds."""
 RETRY_AFTER_S: Final = 5
 """After how long (s) a client that was refused is to ask again, by the header Retry-After."""
 
@@ -227,6 +227,8 @@ class Slow:
         self.wide_look_ups = SlowCalls("wide look-ups", 1, WIDE_WAITING, wait_s)
         # Look up values of keys in the forms in which they may be kept: each may wait for a schema registry.
         self.typed_look_ups = SlowCalls("look-ups of values of keys", 1, WIDE_WAITING, wait_s)
+        # Write the metrics of all connectors, which computes only: one, as several make each other and all others wait.
+        self.metrics = SlowCalls("writings of metrics", 1, WIDE_WAITING, wait_s)
         # Checks configs, which takes a core each.
         self.checks = SlowCalls("checks", 4, wait_s=wait_s)
         # Changes offsets, each for as long as reading an output topic takes.

@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 
 from connectors.metrics.measured import measured
 from connectors.rest import bodies, shapes, views
-from connectors.rest.context import ContextDependency, RestContext
+from connectors.rest.context import ContextDependency, RestContext, error_responses
 from connectors.runtime.status import ConnectorState
 
 router = APIRouter(tags=["worker"])
@@ -46,10 +46,11 @@ async def get_health(context: ContextDependency, strict: Annotated[str | None, Q
     return JSONResponse({"status": status, "message": message}, _CODES.get(status, HTTPStatus.OK))
 
 
-@router.get("/metrics", response_class=PlainTextResponse)
-def get_metrics(context: ContextDependency) -> Response:
+@router.get("/metrics", response_class=PlainTextResponse, responses=error_responses(503))
+async def get_metrics(context: ContextDependency) -> Response:
     """Shows the worker's metrics as Prometheus text."""
-    return Response(generate_latest(context.metrics), media_type=CONTENT_TYPE_LATEST)
+    text = await context.slow.metrics.run(generate_latest, context.metrics)
+    return Response(text, media_type=CONTENT_TYPE_LATEST)
 
 
 def _unwell(context: RestContext) -> str:

@@ -110,6 +110,28 @@ def test_a_request_that_is_answered_makes_no_room(worker: RestWorker, opened: Op
         assert b"200 OK" in answer
 
 
+def test_health_is_answered_beside_as_many_requests_as_a_worker_takes(worker: RestWorker) -> None:
+    """All others are refused, and told when to ask again: a probe that is refused would end the worker."""
+    release, asked = threading.Event(), []
+
+    def late() -> list[str]:
+        asked.append(1)
+        assert release.wait(100)
+        return []
+
+    worker.herder.answer = late
+    with ThreadPoolExecutor(MOST) as pool:
+        answers = []
+        for _ in range(MOST):  # one after the other: a connection without a request makes room
+            answers.append(pool.submit(worker.client.get, "/connectors", timeout=120))
+            wait_until(lambda: len(asked) == len(answers), "a request is being answered")
+        assert {_ask(worker) for _ in range(3)} == {200}
+        refused = worker.client.get("/connectors")
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
+        release.set()
+        assert {each.result().status_code for each in answers} == {200}
+
+
 def test_requests_that_wait_leave_connections_for_others() -> None:
     """All kinds of slow calls at their most, and all log-ins, are fewer than the connections that are served."""
     slow = vars(Slow()).values()

@@ -18,9 +18,9 @@ import pytest
 
 from connectors.config.errors import FaultyConfigError
 from connectors.config.files import load_worker
+from connectors.rest.bounded_requests import HEAD_MAX
 from connectors.rest.listeners import ClientLimits, bind
 from connectors.rest.security import BODY_MAX
-from connectors.rest.server import HEAD_MAX
 from tests.support.certificates import certificate
 from tests.support.cli import worker_file
 from tests.support.kafka import wait_until
@@ -284,7 +284,7 @@ def test_who_guesses_takes_one_thread(secured: RestWorker, monkeypatch: pytest.M
         ("GET /connectors HTTP/1.1\r\n" + "X: a\r\n" * HEAD_MAX, b"400"),
         (f"PUT /connectors/a/config?{'a' * (HEAD_MAX - 1_000)} HTTP/1.1\r\nContent-Length: 0\r\n", b"400"),
         (f"GET /connectors?expand={'a' * (HEAD_MAX - 1_000)} HTTP/1.1\r\n", b"200"),
-        ("GET /connectors HTTP/1.1\r\n" + "X: a\r\n" * (HEAD_MAX // 7), b"200"),
+        ("GET /connectors HTTP/1.1\r\n" + "X: a\r\n" * 99, b"200"),
     ],
     ids=["path", "query", "header", "headers", "long query", "long list", "many headers"],
 )

@@ -33,7 +33,7 @@ PATIENT, IMPATIENT = ClientLimits(wait_s=0.2), ClientLimits(wait_s=0.05)
 MANY = 45
 """Requests at once, more than the framework has threads."""
 FROM_MEMORY = {
-    *("get_metrics", "list_connectors", "get_connector", "get_config", "get_status", "get_tasks", "get_task_status"),
+    *("list_connectors", "get_connector", "get_config", "get_status", "get_tasks", "get_task_status"),
     *("restart", "restart_task", "get_topics", "reset_topics", "list_plugins", "list_loggers", "get_logger"),
 }
 """The endpoints that the framework's own threads answer: they look at values in memory, and wait for nothing."""
