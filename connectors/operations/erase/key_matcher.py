@@ -67,6 +67,8 @@ class KeyMatcher:
         self._compared = _Hashed(salt, [each.identity or each.sha256 for each in erased])
         self._identity = identity
         self._has_identities = all(each.identity is not None for each in erased)
+        # By an identity that a resync has taken back since: which, the receipt does not say; by JSON it is looked for.
+        self._was_compared = identity is None and bool(erased) and self._has_identities
         self._keys = keys
         self._forms = frozenset(form for key in keys or () for form in _forms(key))
         self._windows = FormWindows(self._forms) if len(self._forms) >= _MANY else None
@@ -88,9 +90,15 @@ class KeyMatcher:
             return None if plain is None else np.maximum(plain, self._of_json(keys))
         return self._of_json(keys) if self._is_all_json and _tells_json(keys.type) else None
 
-    def numbers_compared(self, compared: pa.Array) -> Numbers:
-        """Returns the same of what a connector compares keys by (`record.as_compared`)."""
-        return (self._plain if self._identity is None else self._compared).numbers(compared)
+    def numbers_kept(self, keys: pa.Array, compared: pa.Array) -> Numbers:
+        """Returns the same of `keys` that a log keeps, with what it compares them by (`record.as_compared`).
+
+        The receipt may be of another identity than the catalog has since a resync: it is looked for by both.
+        """
+        plain = self._plain.numbers(keys)
+        if self._identity is not None:
+            return np.maximum(plain, self._compared.numbers(compared))
+        return np.maximum(plain, self._compared.numbers(_json_identities(keys))) if self._was_compared else plain
 
     def is_in(self, data: bytes) -> bool:
         """Returns whether `data` has the bytes of a key of at least LEAST_BYTES: as they are, as text or as base64."""
@@ -104,9 +112,9 @@ class KeyMatcher:
         A receipt of an older keyfold has no identities.
         """
         plain = self._plain.numbers(keys)
-        if self._identity is None:
+        if self._identity is None and not self._was_compared:
             return plain
-        if self._identity != JSON or not self._has_identities:
+        if self._identity not in (None, JSON) or not self._has_identities:
             return None
         return np.maximum(plain, self._compared.numbers(_json_identities(keys)))
 

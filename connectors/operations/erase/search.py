@@ -295,7 +295,7 @@ class KeySearch:
 
     def _compared(self, run: pa.Table) -> Numbers:
         """Returns which rows of a run have a key, by what the connector compares keys by."""
-        return self._matcher.numbers_compared(_one_chunk(as_compared(run)["key"]))
+        return self._matcher.numbers_kept(_one_chunk(run["key"]), _one_chunk(as_compared(run)["key"]))
 
     def _numbers(self, keys: pa.Table) -> Numbers | None:
         """Returns which rows have a key in one of the columns `keys`; None if one of these cannot be compared."""

@@ -105,9 +105,23 @@ def test_keys_are_compared_by_their_identity(known: bool) -> None:
     keys = pa.array([b'{"id": 1.0, "x": 2}', key, b'{"id":1}', b"no json", None, identity], pa.binary())
     matcher = KeyMatcher(SALT, erased, [key] if known else None, "json")
     assert _numbers(matcher, keys) == [0, 0, -1, -1, -1, 0]
-    assert matcher.numbers_compared(keys).tolist() == [-1, -1, -1, -1, -1, 0]
+    compared = pa.array([None, None, None, b"no json", None, identity], pa.binary())
+    assert matcher.numbers_kept(keys, compared).tolist() == [-1, 0, -1, -1, -1, 0]
     assert _numbers(KeyMatcher(SALT, erased, [key], "avro"), keys) is None
     assert _numbers(KeyMatcher(SALT, erased_keys(SALT, [key]), None, "json"), keys) is None
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_receipt_of_another_identity_still_finds_what_a_resync_has_brought_back(known: bool) -> None:
+    """By bytes each spelling of an erased key is a key of its own again; by an identity it is still that key."""
+    key, identity = b'{"x":2,"id":1}', b'{"id":1,"x":2}'
+    spelled = pa.array([b'{"id": 1, "x": 2}', key, b"no json", b'{"id":2}'], pa.binary())
+    by_identity = KeyMatcher(SALT, erased_keys(SALT, [key], [identity]), [key] if known else None)
+    assert by_identity.numbers_kept(spelled, spelled).tolist() == [0, 0, -1, -1]
+    assert _numbers(by_identity, spelled) == [0, 0, -1, -1]
+    by_bytes = KeyMatcher(SALT, erased_keys(SALT, [key]), [key] if known else None, "json")
+    compared = pa.array([identity, identity, b"no json", b'{"id":2}'], pa.binary())
+    assert by_bytes.numbers_kept(spelled, compared).tolist() == [-1, 0, -1, -1]
 
 
 @pytest.mark.parametrize("known", [True, False])
