@@ -140,7 +140,7 @@ def get_one(folder: Path) -> dict[str, float]:
     settings = {"bootstrap.servers": "127.0.0.1:1", "storage.location": str(folder / "storage")}
     (folder / "worker.json").write_text(json.dumps(settings), encoding="utf-8")
     connector, key = write_connector(folder, _NAME, TOPIC), keys_of(np.array([7]))[0].as_py().decode()
-    command = [sys.executable, "-m", "connectors.cli.main", "get", str(connector), key]
+    command = [sys.executable, "-m", "connectors.cli.entry", "get", str(connector), key]
     command += ["--worker", str(folder / "worker.json")]
     took, used = [], []
     for _ in range(1 + GETS):

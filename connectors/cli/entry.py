@@ -5,6 +5,7 @@ This module imports nothing that takes time, `typing` included: the handler has 
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -23,7 +24,7 @@ def main() -> int:
         return _run()
     signal.signal(signal.SIGINT, _leave)
     try:
-        return _run_interruptible()
+        return _run(is_interruptible=True)
     except KeyboardInterrupt:
         os.write(sys.stderr.fileno(), _SAID)
         return _INTERRUPTED
@@ -31,17 +32,15 @@ def main() -> int:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done; the interpreter would end with a traceback
 
 
-def _run() -> int:
+def _run(*, is_interruptible: bool = False) -> int:
+    gc.disable()  # the collector of garbage would go through all modules several times, for 0.05 s
     from connectors.cli.main import main as run
 
-    return run()
-
-
-def _run_interruptible() -> int:
-    from connectors.cli.main import main as run
-
-    sys.unraisablehook = _unraisable
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    gc.freeze()
+    gc.enable()
+    if is_interruptible:
+        sys.unraisablehook = _unraisable
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     return run()
 
 

@@ -69,3 +69,13 @@ def test_who_wants_no_interrupt_gets_none() -> None:
         "from connectors.cli.entry import main; sys.exit(main())"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 3
+
+
+def test_the_collector_of_garbage_passes_over_the_modules_and_is_on_in_a_command() -> None:
+    """It went through all of them several times in each start; of what a command makes nothing may pile up."""
+    script = (
+        "import gc, sys, connectors.cli.main as commands\n"
+        "commands.main = lambda: gc.isenabled() and gc.get_freeze_count() > 10_000 and 3\n"
+        "from connectors.cli.entry import main; sys.exit(main())"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 3

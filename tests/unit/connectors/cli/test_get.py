@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ import pytest
 from compactor.model.actions import Publish
 from connectors.cli.commands.get import HOW_KEPT, parsed
 from connectors.errors import UsageError
-from tests.support.cli import ROOT, connector_file, execute, invoke, keep, row, worker_file
+from tests.support.cli import ROOT, connector_file, environment, execute, invoke, keep, row, worker_file
 
 ROWS = [
     row(4, b"a", b"old", timestamp=1),
@@ -92,6 +94,36 @@ def test_what_cannot_be_looked_up_is_an_error_of_usage(tmp_path: Path, more: lis
     keep(tmp_path, ROWS)
     done = invoke(*_get(tmp_path, *more))
     assert (done.exit_code, message in done.stderr) == (2, True), done.stderr
+
+
+_SLOW = (
+    "pyspark",
+    "py4j",
+    "pandas",
+    "duckdb",
+    "fastavro",
+    "httpx",
+    "fastapi",
+    "deltalake",
+    "pyiceberg",
+    "compactor.engine",
+)
+"""What takes tenths of a second to import, and no look-up of plain keys needs."""
+_AND_SAY_WHAT_IS_LOADED = f"""
+import sys
+from connectors.cli.entry import main
+code = main()
+sys.exit(str((code, [name for name in {_SLOW} if name in sys.modules])))
+"""
+
+
+@pytest.mark.parametrize(("key", "code"), [("a", 0), ("absent", 1)])
+def test_get_loads_neither_spark_nor_anything_else_that_is_slow(tmp_path: Path, key: str, code: int) -> None:
+    """One key of 5 million is answered within a second, with the start of the process."""
+    keep(tmp_path, ROWS)
+    python = [sys.executable, "-c", _AND_SAY_WHAT_IS_LOADED, *map(str, _get(tmp_path, key))]
+    done = subprocess.run(python, env=environment(), cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1] == f"({code}, [])"
 
 
 def test_each_key_is_looked_up_once() -> None:
