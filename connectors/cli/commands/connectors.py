@@ -52,7 +52,7 @@ KeyOption = Annotated[
 
 
 def address(url: str | None, worker: Path | None) -> str:
-    """Returns where the worker answers: `url`, else what the worker file says, else DEFAULT_URL if there is no file.
+    """Returns the address of the worker: `url`, else what the worker file says, else DEFAULT_URL if there is no file.
 
     Raises UsageError if the file does not say it, ConfigError for a faulty one.
     """
@@ -98,7 +98,7 @@ _OPTIONS: Final = inspect.signature(_client, eval_str=True, globals=globals(), l
 
 
 def asks_worker(command: Callable[..., None]) -> Callable[..., None]:
-    """Makes a command of a function whose first parameter is `Asked`: adds the options of `_client` to its own."""
+    """Makes a command of a function that has `Asked` first: adds the options of `_client` to its own."""
 
     @wraps(command)
     def asks(**given: Any) -> None:

@@ -1,4 +1,4 @@
-"""`keyfold failpoints`: the places where a test can make a step of docs/protocol.md fail."""
+"""`keyfold failpoints`: the places at which a test can make a step of docs/protocol.md fail."""
 
 from __future__ import annotations
 

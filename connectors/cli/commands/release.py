@@ -1,4 +1,4 @@
-"""`keyfold release`: ends the quarantine of a partition whose files are back."""
+"""`keyfold release`: ends the quarantine of a partition that has its files back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`keyfold resync`: reads a connector's source anew, and makes the output equal to it."""
+"""`keyfold resync`: reads a connector's source again, and makes the output equal to it."""
 
 from __future__ import annotations
 
