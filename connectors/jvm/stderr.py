@@ -10,9 +10,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
+import structlog
+
 from connectors.known_values import hide_all, without_credentials
 
-_NOISE: Final = b"WARNING: Using incubator modules"
+_log = structlog.get_logger()
+
+_NOISE: Final = (b"WARNING: Using incubator modules", b"WARNING: package sun.security.action not in java.base")
+"""Said at every start: of an option of Spark's, and from Java 24 on of another that no longer has a meaning there."""
 _STDERR: Final = 2
 _KEPT: Final = 200
 """Lines: Spark's script shows its usage, of 120 lines, below what is wrong."""
@@ -34,7 +39,8 @@ _BEFORE: Final = re.compile(r'^(# |Error: |Exception in thread "main" |\[[\d.]+s
 class JvmStderr:
     """What a JVM writes to `descriptor`, on its way to our stderr.
 
-    While it starts, stack traces stay out of it: the line above them becomes an error of keyfold's.
+    While it starts, stack traces stay out of it: the line above them becomes an error of keyfold's. Once it is being
+    ended, nothing of it is an error any more: its Python processes show traces of sockets that are closed.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -45,10 +51,16 @@ class JvmStderr:
         """Set once no process has the descriptor any more."""
         self._starting = True
         """Whether there is no session yet; changed by `start_is_over`."""
+        self._ending = False
+        """Whether nobody needs it any more; changed by `end_begins`."""
 
     def start_is_over(self) -> None:
         """Has stack traces handed on too from now on."""
         self._starting = False
+
+    def end_begins(self) -> None:
+        """Has what comes from now on logged at level debug alone."""
+        self._ending = True
 
     def reason(self) -> str | None:
         """Returns the line that says why a JVM has ended, waiting for its last ones; None if there is none."""
@@ -60,7 +72,9 @@ class JvmStderr:
         with os.fdopen(source, "rb") as lines:
             for line in lines:
                 self._lines.append(line)
-                if not line.startswith(_NOISE) and not (self._starting and _FRAME.match(line)):
+                if self._ending:
+                    _note(_without_secrets(line))
+                elif not line.startswith(_NOISE) and not (self._starting and _FRAME.match(line)):
                     _write(_without_secrets(line))
         self._ended.set()
 
@@ -92,6 +106,11 @@ def _without_secrets(line: bytes) -> bytes:
     text = line.decode("utf-8", "surrogateescape")
     hidden = hide_all(without_credentials(text))
     return line if hidden == text else hidden.encode("utf-8", "surrogateescape")
+
+
+def _note(line: bytes) -> None:
+    with suppress(OSError, ValueError):  # a stderr that went away, as below
+        _log.debug("Spark writes while it ends", line=line.decode(errors="replace").rstrip())
 
 
 def _write(line: bytes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import threading
@@ -16,6 +17,7 @@ from compactor.json_types import decoded_as
 from compactor.spark.errors import briefly
 from connectors.errors import ConfigError, SparkClusterError, SparkGoneError
 from connectors.spark.executor_settings import is_cluster
+from connectors.spark.jvm_start import correcting
 from connectors.threads import CancellableThread
 
 if TYPE_CHECKING:
@@ -92,7 +94,7 @@ def not_taken(master: str, error: Exception) -> KeyfoldError:
     said = _JAVA.search(str(error))
     message = f"Spark has not started on {master}: {said[2] if said else briefly(error)}"
     if said and said[1] in _REFUSES:
-        return ConfigError(message, "Correct the spark.* keys of the worker file.")
+        return ConfigError(message, correcting(message, os.environ))
     return SparkClusterError(message, _REACH) if is_cluster(master) else SparkGoneError(message, _ON_ONE_MACHINE)
 
 

@@ -44,6 +44,7 @@ _OF_SYSTEM: Final = re.compile(
     r"insufficient memory|cannot allocate|not enough space|unable to create native thread", re.IGNORECASE
 )
 _OF_MEMORY: Final = re.compile(r"heap|memory|reserve enough space", re.IGNORECASE)
+_OF_EXECUTORS: Final = re.compile("executor", re.IGNORECASE)
 
 
 def note_variables(environment: MutableMapping[str, str]) -> None:
@@ -116,7 +117,7 @@ def launch() -> JvmStderr | None:
     if gateway is None:
         _launch_with_session()
         return None
-    gateway.proc.started = True
+    gateway.proc.started, gateway.proc.words = True, stderr
     atexit.register(end_jvm, gateway.proc, _END_S)
     if (name := nameless_user(os.environ)) is not None:
         private.name_user(gateway, name)
@@ -163,6 +164,9 @@ class StartingJvm(Popen[bytes]):
     started = False
     """Set once it has answered."""
 
+    words: JvmStderr | None = None
+    """What it writes, once it has answered."""
+
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         type(self).newest = self
@@ -178,12 +182,13 @@ def not_started(reason: str | None, environment: Mapping[str, str]) -> KeyfoldEr
     message = f"Spark's JVM has not started: {reason or 'it said nothing'}."
     if reason and _OF_SYSTEM.search(reason):
         return SparkGoneError(message, f"Give this process more memory (its container's limit, ulimit -v). {_LOWER}")
-    if reason and _OF_MEMORY.search(reason):
-        return ConfigError(message, f"Correct spark.driver.memory and the JVM's own options. {_places(environment)}")
-    return ConfigError(message, f"Correct what it names. {_places(environment)}")
+    return ConfigError(message, correcting(reason or "", environment))
 
 
-def _places(environment: Mapping[str, str]) -> str:
+def correcting(reason: str, environment: Mapping[str, str]) -> str:
+    """Returns what to correct if Spark refuses a setting for `reason`, with the places that it may stand in."""
+    is_heap = _OF_MEMORY.search(reason) and not _OF_EXECUTORS.search(reason)
+    what = "spark.driver.memory and the JVM's own options" if is_heap else "what it names"
     given = environment.get(_NOTED, "").replace(",", ", ")
     also = f", and takes of the environment {given}" if given else ""
-    return f"It is started with the spark.* keys of the worker file{also}."
+    return f"Correct {what}. Spark is started with the spark.* keys of the worker file{also}."

@@ -33,6 +33,7 @@ from connectors.spark.executor_check import check_executors, not_taken
 from connectors.spark.executor_settings import PYTHON, PYTHON_NAME, is_cluster, prepare_executors
 from connectors.spark.jvm_start import (
     OPTION_VARIABLES,
+    StartingJvm,
     check_home,
     check_python,
     end_jvm,
@@ -318,6 +319,9 @@ def gone(spark: SparkSession) -> SparkGoneError | None:
 
 def close(spark: SparkSession) -> None:
     """Ends Spark before this process ends: its tasks and its Python processes."""
+    process = private.jvm_process(spark)
+    if isinstance(process, StartingJvm) and process.words is not None:
+        process.words.end_begins()
     private.stop(spark)
 
 

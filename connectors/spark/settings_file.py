@@ -9,9 +9,11 @@ import os
 import shlex
 import shutil
 import tempfile
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Final
+
+from connectors.errors import ConfigError
 
 _ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
 _USERS: Final = "SPARK_KEYFOLD_USERS_SUBMIT_ARGS"
@@ -20,29 +22,51 @@ _SHELL: Final = "pyspark-shell"
 
 
 class SettingsFile:
-    """Writes settings to a file that only this account can read, and names it in `environment` for PySpark."""
+    """Writes settings to a file that only this account can read, and names it in `environment` for PySpark.
+
+    One of them has to be `spark.master`. Raises ConfigError if what the user has set there has no words.
+    """
 
     def __init__(self, settings: Mapping[str, str], environment: MutableMapping[str, str]) -> None:
+        users = environment.setdefault(_USERS, environment.get(_ARGUMENTS, _SHELL))
+        words = _words(users)  # before there is a file, which would stay
         folder = tempfile.mkdtemp(prefix="keyfold-spark-")  # of mode 0700
         self.file = Path(folder, "spark.properties")
+        try:
+            self._write(properties(settings))
+        except OSError:
+            self.remove()
+            raise
+        environment[_ARGUMENTS] = submit_arguments(words, self.file, settings["spark.master"])
+
+    def _write(self, text: str) -> None:
         with os.fdopen(os.open(self.file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
-            file.write(properties(settings))
-        users = environment.setdefault(_USERS, environment.get(_ARGUMENTS, _SHELL))
-        environment[_ARGUMENTS] = submit_arguments(users, self.file)
+            file.write(text)
 
     def remove(self) -> None:
         """Removes the file: the JVM has read it once PySpark is connected to it."""
         shutil.rmtree(self.file.parent, ignore_errors=True)
 
 
-def submit_arguments(users: str, file: Path) -> str:
-    """Returns the arguments for spark-submit: `users`, which the user has set, followed by `file`.
+def _words(users: str) -> list[str]:
+    try:
+        return shlex.split(users)
+    except ValueError as error:
+        raise ConfigError(
+            f"{_ARGUMENTS} is no list of words: {str(error).lower()}.",  # without its text, which may hold a secret
+            "Unset it, or correct it: it is split as a shell does.",
+        ) from error
 
-    What the user gives there as --conf wins over the file, and the file over spark-defaults.conf, as without it.
+
+def submit_arguments(users: Sequence[str], file: Path, master: str) -> str:
+    """Returns the arguments for spark-submit: `users`, which the user has set, followed by `master` and `file`.
+
+    What the user gives there as --conf wins over the file, and the file over spark-defaults.conf, as without it. Of
+    two masters spark-submit takes the last one: by that of another Spark it would ask for what only that one needs.
     """
-    words = shlex.split(users)
-    options, application = (words[:-1], words[-1:]) if words[-1:] == [_SHELL] else (words, [])
-    return shlex.join([*options, "--properties-file", str(file), "--load-spark-defaults", *application])
+    options, application = (users[:-1], users[-1:]) if users[-1:] == [_SHELL] else (users, [])
+    own = ["--master", master, "--properties-file", str(file), "--load-spark-defaults"]
+    return shlex.join([*options, *own, *application])
 
 
 def properties(settings: Mapping[str, str]) -> str:

@@ -42,6 +42,7 @@ def test_a_path_may_have_every_character_but_a_colon(place: Path) -> None:
         shutil.copy2(jar, root / "cache/keyfold" / f"kafka-{KAFKA_VERSION}" / jar.name)
     python = make_environment(root / "venv")
     variables = {"XDG_CACHE_HOME": str(root / "cache"), "TMPDIR": str(root / "tmp"), "LC_ALL": "C", "PYTHONPATH": ""}
+    variables["PYSPARK_SUBMIT_ARGS"] = "--master yarn pyspark-shell"  # of another Spark; yarn needs more than that
     Elsewhere(root / "work", python, variables=variables).prove()
     assert {entry.name for entry in place.iterdir()} == {HARD_NAME}
     assert {entry.name for entry in root.iterdir()} == {"work", "tmp", "cache", "venv"}

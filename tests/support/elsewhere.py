@@ -37,11 +37,15 @@ def unknown_account() -> list[str] | None:
 
 
 def read_only_root(*writable: Path) -> list[str] | None:
-    """Returns the words before a command that run it with all but `writable` read-only; None if that cannot be had."""
+    """Returns the words before a command that run it with all but `writable` read-only; None if that cannot be had.
+
+    The machine there has a name that nobody resolves, as a container without a network of its own may.
+    """
     if os.geteuid() != 0 or shutil.which("unshare") is None:
         return None
     keep = "".join(f"mount --bind '{folder}' '{folder}' && " for folder in writable)
-    words = ["unshare", "--mount", "sh", "-c", f'{keep}mount -o remount,ro,bind / && exec "$@"', "sh"]
+    script = f'hostname no-such-machine.invalid && {keep}mount -o remount,ro,bind / && exec "$@"'
+    words = ["unshare", "--mount", "--uts", "sh", "-c", script, "sh"]
     return words if subprocess.run([*words, "true"], capture_output=True, check=False).returncode == 0 else None
 
 

@@ -6,18 +6,20 @@ import subprocess
 import threading
 
 import pytest
+from structlog.testing import capture_logs
 
 from connectors.jvm.stderr import quietly, reason_in
 from connectors.known_values import remember_setting
 
 _WRITES = """
 echo WARNING: Using incubator modules: jdk.incubator.vector >&2
+echo WARNING: package sun.security.action not in java.base >&2
 echo '{"event": "one"}' >&2
 printf 'the last' >&2
 """
 
 
-def test_the_warning_of_every_start_is_left_out(capfd: pytest.CaptureFixture[str]) -> None:
+def test_warnings_of_every_start_are_left_out(capfd: pytest.CaptureFixture[str]) -> None:
     """Every other line goes on to our stderr, in its order and whole."""
     with quietly() as stderr:
         subprocess.run(["sh", "-c", _WRITES], stderr=stderr.descriptor, check=True)
@@ -44,6 +46,18 @@ def test_a_jvm_that_does_not_start_shows_no_stack_trace(
         subprocess.run(["sh", "-c", script], stderr=stderr.descriptor, check=True)
     assert stderr.reason() == "Failed: no class"
     assert capfd.readouterr().err == shown
+
+
+def test_what_a_jvm_writes_while_it_is_ended_is_for_debugging_alone(capfd: pytest.CaptureFixture[str]) -> None:
+    """Nobody has to do anything about it, and it is not lost; secrets are hidden there too."""
+    remember_setting("geheim-at-the-end", is_secret=True, over_rest=False)
+    with capture_logs() as logs:
+        with quietly() as stderr:
+            stderr.end_begins()
+            subprocess.run(["sh", "-c", "printf 'EOF geheim-at-the-end' >&2"], stderr=stderr.descriptor, check=True)
+        assert stderr.reason() == "EOF geheim-at-the-end"
+    assert [(entry["log_level"], entry["line"].rstrip()) for entry in logs] == [("debug", "EOF [hidden]")]
+    assert capfd.readouterr().err == ""
 
 
 def test_no_line_of_the_jvm_shows_a_secret(capfd: pytest.CaptureFixture[str]) -> None:

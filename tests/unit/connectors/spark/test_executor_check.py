@@ -6,6 +6,7 @@ import pytest
 
 from connectors.errors import EXIT_CONFIG, EXIT_UNREACHABLE, exit_code
 from connectors.spark.executor_check import differences, fault_of, not_taken, own_versions
+from connectors.spark.jvm_start import note_variables
 
 OWN = {"python": "3.11", "pyspark": "4.2.0", "pyarrow": "26.0.1", "keyfold": "0.1.0"}
 
@@ -63,4 +64,17 @@ def test_a_setting_that_spark_refuses_is_one_of_the_file() -> None:
     text = ": java.lang.IllegalArgumentException: requirement failed: spark.network.timeout.\n\tat a.b(C.scala)"
     error = not_taken("spark://h:7077", RuntimeError(text))
     assert error.message == "Spark has not started on spark://h:7077: requirement failed: spark.network.timeout."
+    assert exit_code(error) == EXIT_CONFIG
+
+
+def test_a_heap_that_is_too_small_is_named_by_its_setting_and_its_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark counts bytes of a heap, which no file has; the size may come from a variable of a shell too."""
+    environment: dict[str, str] = {"PYSPARK_SUBMIT_ARGS": "--driver-memory 128m pyspark-shell"}
+    note_variables(environment)
+    for name, text in environment.items():
+        monkeypatch.setenv(name, text)
+    text = ": o.a.spark.SparkIllegalArgumentException: [INVALID_DRIVER_MEMORY] System memory 1 must be at least 2."
+    error = not_taken("local[*]", RuntimeError(text))
+    assert "spark.driver.memory" in error.action
+    assert "PYSPARK_SUBMIT_ARGS" in error.action
     assert exit_code(error) == EXIT_CONFIG

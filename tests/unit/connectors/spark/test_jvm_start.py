@@ -27,6 +27,11 @@ from connectors.spark.jvm_start import (
     ("reason", "error", "action"),
     [
         ("Invalid maximum heap size: -Xmx1x", ConfigError, "spark.driver.memory"),
+        (
+            "[INVALID_EXECUTOR_MEMORY] Executor memory 1 must be at least 471859200",
+            ConfigError,
+            "Correct what it names",
+        ),
         ("Unrecognized VM option 'Nonsense'", ConfigError, "the spark.* keys of the worker file"),
         ("There is insufficient memory for the Java Runtime Environment to continue", SparkGoneError, "ulimit -v"),
         (None, ConfigError, "the spark.* keys of the worker file"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any, cast
 from unittest.mock import Mock
 from zipfile import ZipFile
@@ -12,11 +13,14 @@ from zipfile import ZipFile
 import pyspark.sql
 import pytest
 from pyspark.core.context import SparkContext
+from structlog.testing import capture_logs
 
 from connectors.jvm.cds_archive import archive_of
 from connectors.jvm.spark_home import JARS, ensure_home, installed
+from connectors.jvm.stderr import quietly
 from connectors.spark import session
 from connectors.spark.executor_settings import PYTHON_NAME
+from connectors.spark.jvm_start import StartingJvm
 from connectors.spark.session import (
     DEFAULTS,
     EXECUTOR_OPTIONS,
@@ -26,6 +30,8 @@ from connectors.spark.session import (
     logging_option,
     prepare,
 )
+from tests.support.kafka import wait_until
+from tests.support.spark_standins import StandInSession
 
 LOCAL = ("local", "local[2]", "local[*]", "local-cluster[2,1,1024]")
 WHOLE_STAGE = "spark.sql.codegen.wholeStage"
@@ -253,3 +259,21 @@ def test_the_collector_that_the_user_names_elsewhere_is_the_only_one(cache: Path
     assert "UseParallelGC" not in prepare("local[2]", {}, {name: "-Xss4m -XX:+UseG1GC"})[JAVA_OPTIONS]
     elsewhere = {"spark.driver.defaultJavaOptions": "-XX:+UseZGC"}
     assert "UseParallelGC" not in prepare("local[2]", elsewhere, {})[JAVA_OPTIONS]
+
+
+def test_what_spark_writes_while_it_is_ended_is_no_error(capfd: pytest.CaptureFixture[str]) -> None:
+    """Its Python processes find their sockets closed, and show a trace if they are not ended before."""
+    spark = StandInSession()
+    script = "echo before >&2; echo; read end; echo Traceback >&2"
+    with quietly() as words:
+        process = StartingJvm(["sh", "-c", script], stdin=PIPE, stdout=PIPE, stderr=words.descriptor)
+    with process, capture_logs():
+        assert process.stdout is not None
+        process.stdout.readline()
+        wait_until(lambda: capfd.readouterr().err == "before\n", "the line from before the end")
+        process.words = words
+        spark.sparkContext._gateway.proc = process
+        session.close(cast("Any", spark))
+        session.end(cast("Any", spark), 60)
+        assert words.reason() == "Traceback"
+    assert capfd.readouterr().err == ""

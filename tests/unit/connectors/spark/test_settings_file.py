@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import shlex
 import stat
+import tempfile
 from pathlib import Path
 
 import javaproperties
 import pytest
 
+from connectors.errors import ConfigError
 from connectors.spark.settings_file import SettingsFile, properties, submit_arguments
 
 AWKWARD = {
+    "spark.master": "local[*]",
     "spark.a": "plain",
     "spark.b c": "  blanks = : # ! around  ",
     "spark.options": '-Da="b c" -Xlog\\x\n-Y',
@@ -37,24 +40,48 @@ def test_only_the_account_can_read_the_file_and_it_is_removed() -> None:
 def test_the_environment_names_the_file_only() -> None:
     """Children inherit the environment: it holds no setting, and names the file of the latest start."""
     environment: dict[str, str] = {}
-    SettingsFile({"spark.x": "marker"}, environment).remove()
-    again = SettingsFile({"spark.x": "marker"}, environment)
+    SettingsFile({"spark.master": "local", "spark.x": "marker"}, environment).remove()
+    again = SettingsFile({"spark.master": "local", "spark.x": "marker"}, environment)
     again.remove()
     assert "marker" not in str(environment)
     assert shlex.split(environment["PYSPARK_SUBMIT_ARGS"]).count("--properties-file") == 1
     assert str(again.file) in environment["PYSPARK_SUBMIT_ARGS"]
 
 
+_OWN = ["--master", "local[*]", "--properties-file", "/a b/f", "--load-spark-defaults"]
+
+
 @pytest.mark.parametrize(
     ("users", "expected"),
     [
-        ("pyspark-shell", ["--properties-file", "/a b/f", "--load-spark-defaults", "pyspark-shell"]),
-        (
-            "--jars 'x y.jar' pyspark-shell",
-            ["--jars", "x y.jar", "--properties-file", "/a b/f", "--load-spark-defaults", "pyspark-shell"],
-        ),
+        (["pyspark-shell"], [*_OWN, "pyspark-shell"]),
+        (["--jars", "x y.jar", "pyspark-shell"], ["--jars", "x y.jar", *_OWN, "pyspark-shell"]),
+        (["--master", "yarn"], ["--master", "yarn", *_OWN]),
     ],
 )
-def test_what_the_user_gives_spark_submit_is_kept(users: str, expected: list[str]) -> None:
-    """Arguments of his own in PYSPARK_SUBMIT_ARGS stay, in front of the file."""
-    assert shlex.split(submit_arguments(users, Path("/a b/f"))) == expected
+def test_what_the_user_gives_spark_submit_is_kept(users: list[str], expected: list[str]) -> None:
+    """Arguments of his own in PYSPARK_SUBMIT_ARGS stay, in front of the file and of the master: the last one counts."""
+    assert shlex.split(submit_arguments(users, Path("/a b/f"), "local[*]")) == expected
+
+
+def test_arguments_that_are_no_words_are_named_before_there_is_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quote that is not closed is the user's to correct, and the file, which may hold secrets, would stay."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(ConfigError, match=r"^PYSPARK_SUBMIT_ARGS is no list of words: no closing quotation"):
+        SettingsFile(AWKWARD, {"PYSPARK_SUBMIT_ARGS": "--jars 'x"})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_cannot_be_written_is_not_left_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk may be full as the worker starts."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("connectors.spark.settings_file.properties", lambda _: _raise(OSError(28, "No space left")))
+    with pytest.raises(OSError, match="No space left"):
+        SettingsFile(AWKWARD, {})
+    assert list(tmp_path.iterdir()) == []
+
+
+def _raise(error: Exception) -> str:
+    raise error
