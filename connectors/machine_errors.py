@@ -14,10 +14,12 @@ _NUMBERS: Final = frozenset(
 a record: a time that is too large for a C function, for one."""
 _NO_THREAD: Final = "can't start new thread"
 """What Python says if the process may have no more of them; the error has no class of its own."""
-_MEND: Final = (
-    "The connector is tried again. See what the machine, or the container, is short of: memory, files (ulimit -n), "
-    "processes and threads (ulimit -u), or room in the folder of TMPDIR."
+MEND: Final = (
+    "See what the machine, or the container, is short of: memory, files (ulimit -n), processes and threads "
+    "(ulimit -u), or room in the folder of TMPDIR."
 )
+
+_AGAIN: Final = f"The connector is tried again. {MEND}"
 
 
 def refuse_machine(error: BaseException) -> None:
@@ -29,13 +31,14 @@ def refuse_machine(error: BaseException) -> None:
     seen: set[int] = set()
     while link is not None and id(link) not in seen:
         seen.add(id(link))
-        if _is_of_machine(link):
+        if is_of_machine(link):
             said = " ".join(str(link).split())[:200].removesuffix(".") or "memory is short"
-            raise MachineError(f"The machine lacks what it takes to read or write a record: {said}.", _MEND) from None
+            raise MachineError(f"The machine lacks what it takes to read or write a record: {said}.", _AGAIN) from None
         link = link.__cause__ or link.__context__
 
 
-def _is_of_machine(error: BaseException) -> bool:
+def is_of_machine(error: BaseException) -> bool:
+    """Returns whether `error` itself says that the machine lacks something."""
     if isinstance(error, OSError):
         return error.errno in _NUMBERS
     return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _NO_THREAD in str(error))

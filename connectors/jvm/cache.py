@@ -27,7 +27,7 @@ def default_cache() -> Path:
 
     Raises ConfigError if the temporary one belongs to another account, which could replace what is kept there.
     """
-    return next(filter(_can_write, _places(os.environ)), None) or _temporary()
+    return next(filter(can_write, _places(os.environ)), None) or _temporary()
 
 
 def cache_with(name: str) -> Path:
@@ -44,7 +44,7 @@ def _places(environment: Mapping[str, str]) -> list[Path]:
     return [place / _NAME for place in places]
 
 
-def _can_write(folder: Path) -> bool:
+def can_write(folder: Path) -> bool:
     """Returns whether files can be made in `folder`, or the folder itself in the nearest one that is there."""
     there = next((each for each in (folder, *folder.parents) if os.path.lexists(each)), folder)
     return there.is_dir() and os.access(there, os.W_OK | os.X_OK)

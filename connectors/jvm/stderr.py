@@ -32,6 +32,7 @@ _SAYS_NOTHING: Final = re.compile(
     r"|Error: A (JNI error|fatal exception) has occurred|Error occurred during initialization of VM|.* VM warning: "
 )
 """Lines that stand around the one with the reason."""
+_MAIN_FAILS: Final = b'Exception in thread "main"'
 _FRAME: Final = re.compile(rb"\s+(at |\.\.\. \d+ more)")
 _BEFORE: Final = re.compile(r'^(# |Error: |Exception in thread "main" |\[[\d.]+s\]\[\w+ *\]\[[\w,]+ *\] )+')
 
@@ -51,8 +52,14 @@ class JvmStderr:
         """Set once no process has the descriptor any more."""
         self._starting = True
         """Whether there is no session yet; changed by `start_is_over`."""
+        self._main_has_failed = False
         self._ending = False
         """Whether nobody needs it any more; changed by `end_begins`."""
+
+    @property
+    def main_has_failed(self) -> bool:
+        """Whether the JVM says that it will not start; with threads left over it does not end by that."""
+        return self._main_has_failed
 
     def start_is_over(self) -> None:
         """Has stack traces handed on too from now on."""
@@ -72,6 +79,7 @@ class JvmStderr:
         with os.fdopen(source, "rb") as lines:
             for line in lines:
                 self._lines.append(line)
+                self._main_has_failed |= line.startswith(_MAIN_FAILS)
                 if self._ending:
                     _note(_without_secrets(line))
                 elif not line.startswith(_NOISE) and not (self._starting and _FRAME.match(line)):

@@ -10,10 +10,13 @@ function that needs it.
 
 from __future__ import annotations
 
+import os
 import pickle
+import sys
 from collections.abc import Iterator
 from functools import cached_property
 from multiprocessing.connection import Client
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 
 NAME: Final = "keyfold"
 _POSITION: Final = "batch"
+_READS: Final = "read_int"
+"""The function of PySpark that waits for what Spark asks next."""
 
 
 class Address(Struct, frozen=True):
@@ -115,3 +120,17 @@ class StreamReader(DataSourceStreamReader):
         configure_as_parent()
         assert isinstance(partition, TaskPartition)
         yield from read_task(pickle.loads(partition.task))  # noqa: S301  # the driver's, through Spark
+
+    def stop(self) -> None:
+        """Ends the planner process if Spark has closed the socket to it, by which a query ends.
+
+        PySpark would write that to the closed socket, and show the traces of both on stderr.
+        """
+        if _is_closed(sys.exception()):
+            os._exit(0)
+
+
+def _is_closed(error: BaseException | None) -> bool:
+    """Returns whether `error` says that PySpark has no more to read from Spark; the driver's link raises others."""
+    frames = [] if error is None else [frame.f_code.co_name for frame, _ in walk_tb(error.__traceback__)]
+    return isinstance(error, EOFError) and frames[-1:] == [_READS]

@@ -7,8 +7,10 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from subprocess import Popen, TimeoutExpired
 from typing import Any, ClassVar, Final
@@ -17,6 +19,7 @@ import structlog
 
 from compactor.errors import KeyfoldError
 from connectors.errors import ConfigError, SparkGoneError
+from connectors.jvm.cache import can_write
 from connectors.jvm.stderr import JvmStderr, quietly
 from connectors.jvm.surroundings import nameless_user
 from connectors.spark import private
@@ -32,6 +35,9 @@ USERS_VARIABLES: Final = (
 )
 """Variables that change what Spark does; a shell may have them from another Spark (docs/operating.md)."""
 _NOTED: Final = "SPARK_KEYFOLD_USERS_VARIABLES"
+_FOLDERS: Final = ("SPARK_LOCAL_DIRS", "spark.local.dir")
+"""What names Spark's folders for temporary files, a variable and a setting; the first one counts."""
+_TEMPORARY: Final = "Set TMPDIR to a folder that it can write; in a container with a read-only root, to a volume."
 _SUBMIT: Final = Path("bin", "spark-submit")
 _PYTHON: Final = "PYSPARK_PYTHON"
 _ASK_PYTHON: Final = "import sys; print(*sys.version_info[:2], sep='.', flush=True); import connectors, pyspark"
@@ -43,6 +49,7 @@ _LOWER: Final = "Or lower spark.driver.memory in the worker file; it is 1g if it
 _OF_SYSTEM: Final = re.compile(
     r"insufficient memory|cannot allocate|not enough space|unable to create native thread", re.IGNORECASE
 )
+_NO_ROOM: Final = re.compile("no space left|disk quota exceeded", re.IGNORECASE)
 _OF_MEMORY: Final = re.compile(r"heap|memory|reserve enough space", re.IGNORECASE)
 _OF_EXECUTORS: Final = re.compile("executor", re.IGNORECASE)
 
@@ -63,6 +70,24 @@ def check_home(environment: Mapping[str, str]) -> None:
         raise ConfigError(
             f"SPARK_HOME is {home}, and there is no {_SUBMIT} in it.",
             "Unset it, and keyfold takes the Spark that it was installed with; or set it to a Spark of that version.",
+        )
+
+
+def check_folders(environment: Mapping[str, str], settings: Mapping[str, str]) -> None:
+    """Raises ConfigError if there is no folder for temporary files, or none of those that the user has named for Spark.
+
+    Spark's JVM ends then, and says so in its log alone.
+    """
+    try:
+        tempfile.gettempdir()
+    except FileNotFoundError as error:
+        raise ConfigError(f"There is no folder for temporary files: {error.strerror}.", _TEMPORARY) from error
+    named = {each: environment.get(each) or settings.get(each) for each in _FOLDERS}
+    name, folders = next(((each, text) for each, text in named.items() if text), ("", ""))
+    if name and not any(can_write(Path(folder.strip())) for folder in folders.split(",")):
+        raise ConfigError(
+            f"{name} is {folders}, and this account cannot write there.",
+            "Name a folder that it can write, or none: Spark then takes that of TMPDIR.",
         )
 
 
@@ -111,13 +136,13 @@ def launch() -> JvmStderr | None:
         return None
     try:
         with quietly() as stderr:
-            gateway = private.launch(StartingJvm, stderr.descriptor)
+            gateway = private.launch(partial(StartingJvm, words=stderr), stderr.descriptor)
     except PySparkRuntimeError as error:
         raise not_started(stderr.reason(), os.environ) from error
     if gateway is None:
         _launch_with_session()
         return None
-    gateway.proc.started, gateway.proc.words = True, stderr
+    gateway.proc.started = True
     atexit.register(end_jvm, gateway.proc, _END_S)
     if (name := nameless_user(os.environ)) is not None:
         private.name_user(gateway, name)
@@ -164,22 +189,33 @@ class StartingJvm(Popen[bytes]):
     started = False
     """Set once it has answered."""
 
-    words: JvmStderr | None = None
-    """What it writes, once it has answered."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
+    def __init__(self, *arguments: Any, words: JvmStderr, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        self.words = words
+        self._is_given_up = False
         type(self).newest = self
 
     def poll(self) -> int | None:
-        """Returns its exit code; -1 for one that ends without an answer and without an error, as with `-version`."""
+        """Returns its exit code; -1 for one that ends without an answer and without an error, as with `-version`.
+
+        So too for one that says it will not start, and goes on by threads that are left: PySpark would wait for ever.
+        """
         code = super().poll()
-        return -1 if code == 0 and not self.started else code
+        if self.started:
+            return code
+        if code is None and self.words.main_has_failed:
+            if not self._is_given_up:
+                self._is_given_up = True  # first, as `terminate` asks here too
+                self.terminate()
+            return -1
+        return -1 if code == 0 else code
 
 
 def not_started(reason: str | None, environment: Mapping[str, str]) -> KeyfoldError:
     """Returns the error for a JVM that has ended before it answered; `reason` is what it said of that."""
     message = f"Spark's JVM has not started: {reason or 'it said nothing'}."
+    if reason and _NO_ROOM.search(reason):
+        return SparkGoneError(message, f"Make room in {tempfile.gettempdir()}, or set TMPDIR to another folder.")
     if reason and _OF_SYSTEM.search(reason):
         return SparkGoneError(message, f"Give this process more memory (its container's limit, ulimit -v). {_LOWER}")
     return ConfigError(message, correcting(reason or "", environment))

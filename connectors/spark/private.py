@@ -108,7 +108,7 @@ def forget() -> None:
     _missing.clear()
 
 
-def launch(process: type[Popen[bytes]], stderr: int) -> JavaGateway | None:
+def launch(process: Callable[..., Popen[bytes]], stderr: int) -> JavaGateway | None:
     """Has PySpark start Spark's JVM as a `process` that writes to the descriptor `stderr`; returns the way to it.
 
     Returns None without the switch: PySpark starts the JVM itself once a session is asked for. Raises what PySpark

@@ -34,6 +34,7 @@ from connectors.spark.executor_settings import PYTHON, PYTHON_NAME, is_cluster, 
 from connectors.spark.jvm_start import (
     OPTION_VARIABLES,
     StartingJvm,
+    check_folders,
     check_home,
     check_python,
     end_jvm,
@@ -195,6 +196,7 @@ def prepare(
     check_home(environment)
     local = _LOCAL if _IN_ONE_PROCESS.fullmatch(master) else {}
     settings = {**DEFAULTS, **local, **overrides, **{key: value for key, (value, _) in PINNED.items()}}
+    check_folders(environment, settings)
     if is_cluster(master):
         settings = {**_ON_CLUSTERS, **prepare_executors(package, settings, environment)}
     else:
@@ -320,7 +322,7 @@ def gone(spark: SparkSession) -> SparkGoneError | None:
 def close(spark: SparkSession) -> None:
     """Ends Spark before this process ends: its tasks and its Python processes."""
     process = private.jvm_process(spark)
-    if isinstance(process, StartingJvm) and process.words is not None:
+    if isinstance(process, StartingJvm):
         process.words.end_begins()
     private.stop(spark)
 

@@ -52,6 +52,18 @@ def test_an_error_without_an_action_has_no_second_line() -> None:
     assert main.message_of(KeyfoldError("It broke.")) == "error: It broke."
 
 
+@pytest.mark.parametrize(
+    "error",
+    [OSError(28, "No space left on device", "file"), MemoryError("no room"), RuntimeError("can't start new thread")],
+    ids=["disk", "memory", "threads"],
+)
+def test_what_the_machine_lacks_is_nothing_to_report(error: Exception) -> None:
+    """Whoever runs it can mend it, and nobody else."""
+    told = main.message_of(error).splitlines()
+    assert told[0] == f"error: The machine lacks something: {error}"
+    assert "room in the folder of TMPDIR" in told[1]
+
+
 def test_an_unexpected_error_is_one_line_and_how_to_see_more() -> None:
     """No traceback meets a person who did not ask for one."""
     told = main.message_of(RuntimeError("first line\nsecond line"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -12,8 +14,10 @@ from structlog.testing import capture_logs
 
 from compactor.errors import KeyfoldError
 from connectors.errors import ConfigError, SparkGoneError
+from connectors.jvm.stderr import quietly
 from connectors.spark.jvm_start import (
     StartingJvm,
+    check_folders,
     check_home,
     check_python,
     end_jvm,
@@ -21,6 +25,8 @@ from connectors.spark.jvm_start import (
     not_started,
     note_variables,
 )
+from tests.support.cli import ROOT
+from tests.support.kafka import wait_until
 
 
 @pytest.mark.parametrize(
@@ -34,6 +40,7 @@ from connectors.spark.jvm_start import (
         ),
         ("Unrecognized VM option 'Nonsense'", ConfigError, "the spark.* keys of the worker file"),
         ("There is insufficient memory for the Java Runtime Environment to continue", SparkGoneError, "ulimit -v"),
+        ("java.io.IOException: No space left on device", SparkGoneError, "TMPDIR"),
         (None, ConfigError, "the spark.* keys of the worker file"),
     ],
 )
@@ -73,6 +80,60 @@ def test_a_spark_home_that_is_none_is_said(tmp_path: Path) -> None:
     (tmp_path / "bin/spark-submit").touch()
     check_home({"SPARK_HOME": str(tmp_path)})
     check_home({})
+
+
+@pytest.mark.parametrize(
+    ("variables", "settings", "name"),
+    [
+        ({"SPARK_LOCAL_DIRS": "file/a, file/b"}, {"spark.local.dir": "."}, "SPARK_LOCAL_DIRS"),
+        ({}, {"spark.local.dir": "file/a"}, "spark.local.dir"),
+    ],
+)
+def test_folders_of_sparks_that_cannot_be_written_are_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], settings: dict[str, str], name: str
+) -> None:
+    """By the one that counts; Spark's JVM would end, and PySpark say that a connection was refused."""
+    monkeypatch.chdir(tmp_path)
+    Path("file").touch()
+    with pytest.raises(ConfigError, match=f"^{re.escape(name)} is file/a"):
+        check_folders(variables, settings)
+
+
+def test_one_folder_that_can_be_written_is_enough(tmp_path: Path) -> None:
+    """Spark makes it, and passes over the others; without any it takes that of TMPDIR."""
+    check_folders({"SPARK_LOCAL_DIRS": f"/dev/null/a, {tmp_path}/new/one"}, {})
+    check_folders({}, {})
+    assert list(tmp_path.iterdir()) == []
+
+
+_NO_FOLDER = """
+import resource
+from connectors.spark.jvm_start import check_folders
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+try:
+    check_folders({}, {})
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+
+def test_an_account_that_can_write_no_temporary_file_is_told_so() -> None:
+    """With a root that is read-only it needs a volume."""
+    done = subprocess.run([sys.executable, "-c", _NO_FOLDER], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("ConfigError There is no folder for temporary files: No usable temporary directory")
+    assert "Set TMPDIR" in done.stdout
+
+
+def test_a_jvm_that_goes_on_without_its_main_thread_is_given_up() -> None:
+    """As on a full disk it cannot write to PySpark how to reach it, and PySpark would wait for that for ever."""
+    script = """echo 'Exception in thread "main" java.io.IOException: No space left on device' >&2; exec sleep 600"""
+    with quietly() as words:
+        process = StartingJvm(["sh", "-c", script], stderr=words.descriptor, words=words)
+    with process:
+        wait_until(lambda: process.poll() == -1, "the JVM is given up")
+        assert process.wait(60) == -15
+    assert words.reason() == "java.io.IOException: No space left on device"
 
 
 @pytest.mark.parametrize(
@@ -127,7 +188,7 @@ def test_a_jvm_that_does_not_end_is_not_waited_for() -> None:
 
 def test_only_a_jvm_that_has_not_answered_is_given_up() -> None:
     """PySpark waits for it on a thread, and removes a folder after; a JVM that works is left to its session."""
-    with StartingJvm(["sleep", "600"]) as process:
+    with quietly() as words, StartingJvm(["sleep", "600"], words=words) as process:
         process.started = True
         give_up_start()
         assert process.poll() is None

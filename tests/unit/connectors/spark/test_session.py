@@ -266,12 +266,11 @@ def test_what_spark_writes_while_it_is_ended_is_no_error(capfd: pytest.CaptureFi
     spark = StandInSession()
     script = "echo before >&2; echo; read end; echo Traceback >&2"
     with quietly() as words:
-        process = StartingJvm(["sh", "-c", script], stdin=PIPE, stdout=PIPE, stderr=words.descriptor)
+        process = StartingJvm(["sh", "-c", script], stdin=PIPE, stdout=PIPE, stderr=words.descriptor, words=words)
     with process, capture_logs():
         assert process.stdout is not None
         process.stdout.readline()
         wait_until(lambda: capfd.readouterr().err == "before\n", "the line from before the end")
-        process.words = words
         spark.sparkContext._gateway.proc = process
         session.close(cast("Any", spark))
         session.end(cast("Any", spark), 60)

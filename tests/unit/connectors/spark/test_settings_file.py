@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import stat
-import tempfile
+import subprocess
+import sys
 from pathlib import Path
 
 import javaproperties
 import pytest
 
-from connectors.errors import ConfigError
 from connectors.spark.settings_file import SettingsFile, properties, submit_arguments
+from tests.support.cli import ROOT
 
 AWKWARD = {
     "spark.master": "local[*]",
@@ -64,24 +66,36 @@ def test_what_the_user_gives_spark_submit_is_kept(users: list[str], expected: li
     assert shlex.split(submit_arguments(users, Path("/a b/f"), "local[*]")) == expected
 
 
-def test_arguments_that_are_no_words_are_named_before_there_is_a_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A quote that is not closed is the user's to correct, and the file, which may hold secrets, would stay."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with pytest.raises(ConfigError, match=r"^PYSPARK_SUBMIT_ARGS is no list of words: no closing quotation"):
-        SettingsFile(AWKWARD, {"PYSPARK_SUBMIT_ARGS": "--jars 'x"})
+_SCRIPT = """
+import resource, tempfile
+from connectors.spark.settings_file import SettingsFile
+
+tempfile.gettempdir()
+resource.setrlimit(resource.RLIMIT_FSIZE, ({bytes}, {bytes}))
+try:
+    SettingsFile({{"spark.master": "local"}}, {{"PYSPARK_SUBMIT_ARGS": "{users}"}})
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("users", "size", "said"),
+    [
+        ("--jars 'x", 1 << 20, "ConfigError PYSPARK_SUBMIT_ARGS is no list of words: no closing quotation."),
+        ("pyspark-shell", 0, "OSError [Errno 27] File too large"),
+    ],
+    ids=["a quote that is not closed", "no room"],
+)
+def test_a_file_that_is_not_used_is_not_left(tmp_path: Path, users: str, size: int, said: str) -> None:
+    """It may hold secrets, and nobody else removes it."""
+    done = subprocess.run(
+        [sys.executable, "-c", _SCRIPT.format(bytes=size, users=users)],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith(said)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_file_that_cannot_be_written_is_not_left_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk may be full as the worker starts."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr("connectors.spark.settings_file.properties", lambda _: _raise(OSError(28, "No space left")))
-    with pytest.raises(OSError, match="No space left"):
-        SettingsFile(AWKWARD, {})
-    assert list(tmp_path.iterdir()) == []
-
-
-def _raise(error: Exception) -> str:
-    raise error
