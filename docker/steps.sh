@@ -31,7 +31,9 @@ user() {
     useradd --uid 10001 --gid 10001 --create-home keyfold
     # the second for COPY --chmod, which gives a folder that it has to make the rights of its files
     mkdir -p /var/lib/keyfold /etc/keyfold
-    chown keyfold:keyfold /var/lib/keyfold
+    # group root may write too: OpenShift gives a container a user id that nobody knows, in that group
+    chown keyfold:root /var/lib/keyfold
+    chmod 0775 /var/lib/keyfold
 }
 
 step=$1

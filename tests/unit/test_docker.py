@@ -107,6 +107,14 @@ def test_what_the_image_runs_is_readable_for_its_account() -> None:
     assert [words[-1] for words in copies[1:] if words[-1].rstrip("/") not in made] == []
 
 
+def test_any_user_id_of_group_root_may_write_to_the_images_volume() -> None:
+    """OpenShift gives a container one that nobody knows, in that group; no other account may write there."""
+    volume = next(words[1] for words in _instructions() if words[0] == "VOLUME")
+    commands = [line.split() for line in _steps()["user"].splitlines()]
+    assert ["chown", "keyfold:root", volume] in commands
+    assert ["chmod", "0775", volume] in commands
+
+
 def test_compose_file_is_valid() -> None:
     """The compose file is one by the Compose Specification: the demo's records, a worker, and what watches it."""
     compose = PyCompose.from_yaml((DOCKER / "compose.yaml").read_text(encoding="utf-8"))
