@@ -14,28 +14,34 @@ from pathlib import Path
 from typing import Final
 
 from connectors.errors import ConfigError
+from connectors.spark.held_folder import hold, remove_left
 
 _ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
 _USERS: Final = "SPARK_KEYFOLD_USERS_SUBMIT_ARGS"
 """What the user has set in the variable above, which is set again for each start of a JVM."""
+_PREFIX: Final = "keyfold-spark-"
+_NAME: Final = "spark.properties"
 _SHELL: Final = "pyspark-shell"
 
 
 class SettingsFile:
     """Writes settings to a file that only this account can read, and names it in `environment` for PySpark.
 
-    One of them has to be `spark.master`. Raises ConfigError if what the user has set there has no words.
+    One of them has to be `spark.master`. Files of workers that were killed as they started go then. Raises ConfigError
+    if what the user has set there has no words.
     """
 
     def __init__(self, settings: Mapping[str, str], environment: MutableMapping[str, str]) -> None:
         users = environment.setdefault(_USERS, environment.get(_ARGUMENTS, _SHELL))
         words = _words(users)  # before there is a file, which would stay
-        folder = tempfile.mkdtemp(prefix="keyfold-spark-")  # of mode 0700
-        self.file = Path(folder, "spark.properties")
+        remove_left(Path(tempfile.gettempdir()), _PREFIX, _NAME)
+        folder = Path(tempfile.mkdtemp(prefix=_PREFIX))  # of mode 0700
+        self.file = folder / _NAME
         try:
+            self._held = hold(folder)
             self._write(properties(settings))
         except OSError:
-            self.remove()
+            shutil.rmtree(folder, ignore_errors=True)
             raise
         environment[_ARGUMENTS] = submit_arguments(words, self.file, settings["spark.master"])
 
@@ -45,6 +51,7 @@ class SettingsFile:
 
     def remove(self) -> None:
         """Removes the file: the JVM has read it once PySpark is connected to it."""
+        self._held.close()
         shutil.rmtree(self.file.parent, ignore_errors=True)
 
 

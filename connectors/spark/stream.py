@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
@@ -17,6 +16,7 @@ from compactor.ingest.ingest import WRITTEN
 from compactor.model.record import ddl
 from connectors.source.datasource import NAME, Address, KafkaSource
 from connectors.spark import private
+from connectors.spark.held_folder import hold, remove_left
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,35 +53,21 @@ _registered: Final[WeakSet[SparkSession]] = WeakSet()
 
 
 _PREFIX: Final = "keyfold-query-"
-_HELD: Final = "held"
-"""The file in a folder that its worker has locked."""
 _CHECKPOINT: Final = "checkpoint"
-"""What Spark makes in it, once it is locked: a folder without this one may be about to be locked."""
+"""What Spark makes in it, once it is locked."""
 
 
 @contextmanager
 def query_folder(place: Path | None = None) -> Iterator[Path]:
     """Yields the path for the checkpoint, in a folder of mode 0700 in `place` (TMPDIR) that is removed at the end.
 
-    Folders of workers that were killed are removed first. A worker holds a lock in its folder, which ends with the
-    process, whatever ends that. A process id says nothing: workers of two containers may share TMPDIR, and have the
-    same one.
+    Folders of workers that were killed are removed first.
     """
     place = place or Path(tempfile.gettempdir())
-    _remove_left(place)
+    remove_left(place, _PREFIX, _CHECKPOINT)
     folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=place))
     try:
-        with (folder / _HELD).open("wb") as held:
-            fcntl.flock(held, fcntl.LOCK_EX)
+        with hold(folder):
             yield folder / _CHECKPOINT
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _remove_left(place: Path) -> None:
-    """Removes the folders that no process holds. What cannot be looked at is another account's."""
-    for folder in place.glob(f"{_PREFIX}*"):
-        with suppress(OSError), (folder / _HELD).open("rb") as held:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if (folder / _CHECKPOINT).exists():
-                shutil.rmtree(folder, ignore_errors=True)

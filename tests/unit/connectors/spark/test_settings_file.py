@@ -99,3 +99,28 @@ def test_a_file_that_is_not_used_is_not_left(tmp_path: Path, users: str, size: i
     )
     assert done.stdout.startswith(said)
     assert list(tmp_path.iterdir()) == []
+
+
+_KILLED = """
+from connectors.spark.settings_file import SettingsFile
+
+left = SettingsFile({"spark.master": "local"}, {})
+again = SettingsFile({"spark.master": "local"}, {})
+print(left.file.exists(), again.file.exists())
+again.remove()
+"""
+
+
+def test_a_file_of_a_worker_that_was_killed_goes_with_the_next_start(tmp_path: Path) -> None:
+    """It may hold secrets; one that a start still needs stays."""
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", _KILLED],
+            env={**os.environ, "TMPDIR": str(tmp_path)},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout == "True True\n"
+        assert len(list(tmp_path.iterdir())) == 1
