@@ -20,8 +20,9 @@ _CLOUDS: Final = ("AWS_", "AZURE_", "GOOGLE_", "GCS_")
 """How the variables of the environment begin that obstore reads."""
 _SAID: Final = 1_000
 """Characters that are shown of an error: what was asked and the codes stand in the first hundreds."""
-_PANIC: Final = "PanicException"
-"""The class of a panic by its name: each library made with pyo3 has its own, which derives from BaseException alone."""
+_PANICS: Final = ("PanicException", "RustPanic")
+"""The classes of panics by their names, in a call and in what is awaited: each library made with pyo3 has its own, of
+which the first derives from BaseException alone."""
 _DEBUG: Final = "\n\nDebug source:"
 """How the text begins that obstore writes after a message: it repeats that."""
 _STATUS: Final = re.compile(r"status code: \d{3}(?: [A-Z][A-Za-z' -]*)?|error response|DeleteObjects request failed")
@@ -59,12 +60,12 @@ class StoreCredentials:
     def hidden(self) -> Iterator[None]:
         """Hides them, and bodies of answers, in the errors that the block raises: a traceback shows these, too.
 
-        A panic of obstore's Rust, which no `except Exception` takes, is raised as a StorePanicError.
+        A panic of obstore's Rust, which is no error of obstore's, is raised as a StorePanicError.
         """
         try:
             yield
         except BaseException as error:
-            if type(error).__name__ == _PANIC:
+            if type(error).__name__ in _PANICS:
                 raise StorePanicError from None  # its words may be any part of an answer
             error.args = tuple(self._shown(arg) if isinstance(arg, str) else arg for arg in error.args)
             raise

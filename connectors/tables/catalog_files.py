@@ -6,14 +6,21 @@ answers as a catalog, or may write the files of metadata, could else have any fi
 
 from __future__ import annotations
 
+import bz2
 import os
+import zlib
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Self
 from urllib.parse import urlparse
 
+import pyarrow as pa
 from msgspec import Struct
+from pyiceberg.avro.codecs import KNOWN_CODECS
+from pyiceberg.avro.codecs.bzip2 import BZip2Codec
+from pyiceberg.avro.codecs.deflate import DeflateCodec
+from pyiceberg.avro.codecs.zstandard_codec import ZStandardCodec
 from pyiceberg.catalog import WAREHOUSE_LOCATION
-from pyiceberg.io import FileIO, InputFile, OutputFile
+from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
 
 from connectors.tables.stores import is_rest
 
@@ -24,6 +31,9 @@ SNAPSHOTS: Final = "keyfold.snapshots"
 """Properties of a catalog that name the worker's own places; they are sent to nobody."""
 _SHOWN: Final = 200
 """Characters of a location that a refusal quotes."""
+WHOLE_BYTES: Final = 64 << 20
+"""Bytes that are read of a file at once, and that a block of Avro may unfold to. A manifest of 100,000 files has 20 MB;
+who answers as a catalog could else name one of any size, which took all memory."""
 
 
 class FileBounds(Struct, frozen=True):
@@ -78,7 +88,7 @@ class BoundedFiles(FileIO):
 
     def new_input(self, location: str) -> InputFile:
         """Returns a file that is read. Raises ValueError."""
-        return self._inner.new_input(self._checked(location))
+        return _BoundedInput(self._inner.new_input(self._checked(location)))
 
     def new_output(self, location: str) -> OutputFile:
         """Returns a file that is written. Raises ValueError."""
@@ -98,6 +108,81 @@ class BoundedFiles(FileIO):
 def _is_location(warehouse: str) -> bool:
     """Returns whether a warehouse is a location: a path from the root on, or a URL."""
     return warehouse.startswith("/") or bool(urlparse(warehouse).scheme)
+
+
+class _BoundedInput(InputFile):
+    """The file of `inner`, of which at most WHOLE_BYTES are read at once."""
+
+    def __init__(self, inner: InputFile) -> None:
+        super().__init__(inner.location)
+        self._inner = inner
+
+    def __len__(self) -> int:
+        return len(self._inner)
+
+    def exists(self) -> bool:
+        """Returns whether it is there."""
+        return self._inner.exists()
+
+    def open(self, seekable: bool = True) -> InputStream:  # noqa: FBT001,FBT002  # pyiceberg's
+        """Opens it; what is larger is read in pieces alone, as Parquet is. Raises what pyiceberg raises."""
+        stream: Any = self._inner.open(seekable)
+        return stream if stream.size() <= WHOLE_BYTES else _Pieces(stream, self.location)
+
+
+class _Pieces:
+    """A file that is read in pieces of up to WHOLE_BYTES."""
+
+    def __init__(self, stream: Any, location: str) -> None:
+        self._stream = stream
+        self._location = location
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stream.close()
+
+    def read(self, size: int | None = None) -> bytes:
+        """Reads a piece. Raises ValueError for one that is too large."""
+        if size is None or not 0 <= size <= WHOLE_BYTES:
+            raise ValueError(
+                f"{self._location[:_SHOWN]!r} has more than the {WHOLE_BYTES:,} bytes that are read at once"
+            )
+        data: bytes = self._stream.read(size)
+        return data
+
+
+class _Deflate(DeflateCodec):
+    @staticmethod
+    def decompress(data: bytes) -> bytes:
+        return _bounded(zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, WHOLE_BYTES + 1))
+
+
+class _BZip2(BZip2Codec):
+    @staticmethod
+    def decompress(data: bytes) -> bytes:
+        return _bounded(bz2.BZ2Decompressor().decompress(data, WHOLE_BYTES + 1))
+
+
+class _ZStandard(ZStandardCodec):
+    @staticmethod
+    def decompress(data: bytes) -> bytes:
+        with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as unfolding:
+            return _bounded(unfolding.read(WHOLE_BYTES + 1))
+
+
+def _bounded(data: bytes) -> bytes:
+    """Returns the beginning of an unfolded block. Raises ValueError if that may not be all of it."""
+    if len(data) > WHOLE_BYTES:
+        raise ValueError(f"a block of its Avro unfolds to more than {WHOLE_BYTES:,} bytes")
+    return data
+
+
+KNOWN_CODECS.update({"deflate": _Deflate, "bzip2": _BZip2, "zstandard": _ZStandard})
 
 
 def _place(location: str) -> tuple[str, ...] | None:

@@ -120,10 +120,15 @@ class PanicException(BaseException):
     """What a library made with pyo3 raises when its Rust panics: no Exception, and known by its name alone."""
 
 
-def test_a_panic_of_the_stores_client_is_an_ordinary_error() -> None:
+class RustPanic(Exception):  # noqa: N818  # its name
+    """The same of what is awaited, as lists are."""
+
+
+@pytest.mark.parametrize("panic", [PanicException, RustPanic])
+def test_a_panic_of_the_stores_client_is_an_ordinary_error(panic: type[BaseException]) -> None:
     """Nothing that handles errors would take it, so it would end a thread; its words may be a part of an answer."""
     with pytest.raises(ValueError, match="the store's client has failed") as caught, StoreCredentials((), {}).hidden():
-        raise PanicException("called `Option::unwrap()` on the-body")
+        raise panic("called `Option::unwrap()` on the-body")
     assert leaks("".join(traceback.format_exception(caught.value))) == []
     with pytest.raises(KeyboardInterrupt), StoreCredentials((), {}).hidden():
         raise KeyboardInterrupt
