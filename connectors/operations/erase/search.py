@@ -28,6 +28,7 @@ from compactor.snapshot.data_files import TABLE
 from compactor.snapshot.file_reader import open_parquet
 from compactor.snapshot.partitions import without_values
 from compactor.storage.base import FileInfo, Storage
+from compactor.storage.lease import PROBE
 from compactor.storage.limits import LARGE_BYTES
 from connectors.machine_errors import refuse_machine
 from connectors.operations.erase.key_matcher import NONE, KeyMatcher, Numbers, leaves
@@ -134,7 +135,8 @@ class KeySearch:
 
     def _unfinished(self, storage: Storage, folder: str, level: str) -> None:
         for info in storage.unfinished(folder):
-            if info.modified_ms < self._since_ms:
+            # What a store is asked for the time by has no content, and stays.
+            if info.modified_ms < self._since_ms and info.path.rpartition("/")[2] != PROBE:
                 self._note(UNFINISHED, level, storage, info, until_ms=info.modified_ms + _VACUUM_MS)
 
     def _snapshot_location(self) -> None:

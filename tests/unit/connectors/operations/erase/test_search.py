@@ -15,6 +15,8 @@ from structlog.testing import capture_logs
 from compactor.errors import StorageError
 from compactor.model.record import KEY_IDENTITY, RUN
 from compactor.snapshot.data_files import TABLE
+from compactor.storage.base import TEMPORARY
+from compactor.storage.lease import PROBE
 from compactor.storage.limits import SMALL_BYTES, UNHEALTHY
 from compactor.storage.local import LocalStorage
 from connectors.operations.erase.key_matcher import KeyMatcher
@@ -23,6 +25,7 @@ from connectors.operations.erase.receipt import (
     INCOMPLETE,
     MOST_FINDINGS,
     REWRITTEN,
+    UNFINISHED,
     UNSEARCHED,
     VALUE,
     Tombstone,
@@ -50,6 +53,15 @@ def test_a_file_of_many_keys_hides_no_other_file(tmp_path: Path) -> None:
     result = KeySearch(places, KeyMatcher(SALT, erased_keys(SALT, [KEY])), (), 0).snapshots()
     assert list(snapshot_ids(result, VALUE)) == [("t", name) for name in names]
     assert len(result.findings) == MOST_FINDINGS + 2
+
+
+@pytest.mark.parametrize(("name", "kinds"), [(f"{TEMPORARY}1a2b", {UNFINISHED}), (PROBE, set())])
+def test_what_a_dead_writer_has_left_is_told(name: str, kinds: set[str], tmp_path: Path) -> None:
+    """Not what a store is asked for the time by: it has no content, and is there as long as workers come."""
+    (tmp_path / name).touch()
+    matcher = KeyMatcher(SALT, erased_keys(SALT, [KEY]))
+    result = KeySearch(SearchPlaces("c", "C", LocalStorage(str(tmp_path)), None), matcher, (), 1 << 62).everywhere()
+    assert {finding.what for finding in result.findings} == kinds
 
 
 @pytest.mark.parametrize(("identity", "what"), [(None, []), ("json", [VALUE]), ("avro", [UNSEARCHED])])
