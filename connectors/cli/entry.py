@@ -20,6 +20,7 @@ _AGAIN_S = 0.05
 
 def main() -> int:
     """Runs the command line of this process and returns its exit code."""
+    _open_standard_files()
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # nohup: its starter wants no Ctrl-C
         return _run()
     signal.signal(signal.SIGINT, _leave)
@@ -30,6 +31,21 @@ def main() -> int:
         return _INTERRUPTED
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done; the interpreter would end with a traceback
+
+
+def _open_standard_files() -> None:
+    """Opens /dev/null for each of stdin, stdout and stderr that is closed, as a service manager may leave them.
+
+    A file or a socket that is opened later would have their numbers, and be written into by whatever logs there.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            os.set_inheritable(number, True)
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
 
 
 def _run(*, is_interruptible: bool = False) -> int:

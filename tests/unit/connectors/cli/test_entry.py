@@ -79,3 +79,26 @@ def test_the_collector_of_garbage_passes_over_the_modules_and_is_on_in_a_command
         "from connectors.cli.entry import main; sys.exit(main())"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 3
+
+
+_NUMBERS = """
+import os, sys
+from connectors.cli import entry
+import connectors.cli.main as commands
+
+def run():
+    print("out")
+    print("err", file=sys.stderr)
+    later = os.open(os.devnull, os.O_RDONLY)
+    return 0 if later > 2 and sys.stdin.read() == "" else 9
+
+commands.main = run
+sys.exit(entry.main())
+"""
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_standard_file_that_is_closed_is_none_for_others(closed: str) -> None:
+    """What is opened later would have its number, and would be written into by what logs there."""
+    script = ["sh", "-c", f'exec "$0" -c "$1" {closed}', sys.executable, _NUMBERS]
+    assert subprocess.run(script, stdin=subprocess.DEVNULL, check=False, timeout=60).returncode == 0
