@@ -49,8 +49,8 @@ def _in_folders(tables: Tables, snapshot: str, *rows: dict[str, Any]) -> TableVe
     return version._replace(files=[f"of-{file}/{file}" for file in version.files])
 
 
-def _goes_on(tables: Tables) -> None:
-    """Commits as a worker does: new rows, a newer owner, another writer, an older owner, expiry."""
+def _goes_on(tables: Tables) -> TableVersion:
+    """Commits as a worker does: new rows, a newer owner, another writer, an older owner, expiry. Returns the newest."""
     for state in (AB, [*AB, row(2, "c")]):
         tables.commit(state)
         assert tables.rows() == state
@@ -65,12 +65,21 @@ def _goes_on(tables: Tables) -> None:
     newest = tables.commit([row(6, "g")], epoch=2)
     assert tables.tables.purge(newest) is None
     assert tables.rows() == [row(6, "g")]
+    return newest
 
 
 @PLACES
 def test_a_table_is_kept(kind: str, place: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """A table in a store equals each snapshot, with the fence and others' commits as in a folder."""
-    _goes_on(_tables(kind, request.getfixturevalue(place), tmp_path))
+    """A table in a store equals each snapshot, with the fence and others' commits as in a folder, and goes whole."""
+    store: RunningStore = request.getfixturevalue(place)
+    bucket = open_storage(store.location, store.options())
+    before = {info.path for info in bucket.walk("")}
+    tables = _tables(kind, store, tmp_path)
+    newest = _goes_on(tables)
+    assert {info.path for info in bucket.walk("")} > before
+    tables.tables.drop(newest)
+    assert tables.tables.owned(newest) is None
+    assert {info.path for info in bucket.walk("")} == before
 
 
 @PLACES
