@@ -78,9 +78,8 @@ SMALL: Final = 1 << 20
 some kilobytes, of which each key would take another block. One of this size is read and decoded in 2 ms."""
 
 _JOINED: Final = 4
-"""If a file has fewer entries than so many for each key that is asked for, all of them are read and joined with the
-keys. To search for one key takes 0.3 µs, and a large publish asks for most of its keys in vain. 16 bytes an entry are
-held."""
+"""If a file has fewer entries than 4 for each key that is asked for, all of them are read and joined with the keys,
+which holds 16 bytes an entry. To search for one key takes 0.3 µs, and a large publish asks for most keys in vain."""
 
 _SPARSE: Final = 8
 """How many bits there are for each entry of such a file: one key of eight is searched for without being there."""
@@ -264,6 +263,7 @@ class _SectionReader:
         return known
 
     def newest(self, hashes: Hashes, start: int, end: int) -> Numbers:
+        """Returns the largest offset in [start, end) of each of `hashes`, or NO_OFFSET."""
         first = self._section.first
         offsets = np.full(len(hashes), NO_OFFSET)
         if end <= first:
@@ -277,7 +277,7 @@ class _SectionReader:
         return offsets
 
     def _joined(self, directory: Directory, hashes: Hashes, end: int) -> Numbers:
-        """Returns what `_searched` does, by all entries; keys that have none of their first bits are left out."""
+        """Returns what `_searched` does, by all entries. A hash is not searched for if no entry has its first bits."""
         every, offsets = np.arange(directory.blocks), np.full(len(hashes), NO_OFFSET)
         read = [entries for _, entries in self._read(directory, every, every)]
         if not read:
@@ -315,6 +315,7 @@ class _SectionReader:
         return offsets
 
     def every(self, asked: Hashes, start: int, end: int, other_than: pa.Array | None) -> Numbers | None:
+        """Returns what `all_offsets` does of the hashes `asked`."""
         first, wanted = self._section.first, None
         if other_than is not None:
             logs = pa.array(np.zeros(len(other_than), np.int32))

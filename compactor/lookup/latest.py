@@ -222,11 +222,11 @@ def _latest_of_run(storage: Storage, log: PartitionLog, run: Run, asked: AskedKe
     if (offsets == NO_OFFSET).all():
         return _NOTHING
     records = _records_at(storage, pieces, offsets, reading)
-    is_hers = _have_keys(records, asked.keys, offsets)
-    if is_hers.all():
+    is_right = _have_keys(records, asked.keys, offsets)
+    if is_right.all():
         return records
-    # Another key with the same hash lies above: the keys tell them apart.
-    offsets[~is_hers] = _by_scan(storage, pieces, asked.keys.filter(pa.array(~is_hers)), reading.outlines)
+    # A later record has another key with the same hash: all keys of the run are read to tell them apart.
+    offsets[~is_right] = _by_scan(storage, pieces, asked.keys.filter(pa.array(~is_right)), reading.outlines)
     return _records_at(storage, pieces, offsets, reading)
 
 

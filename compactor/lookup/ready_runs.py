@@ -31,7 +31,7 @@ _A_RUN: Final = 200
 """Bytes of a run in what is kept ready, without its entries."""
 
 _SPARSE: Final = 8
-"""Places of a table for each entry: one key of eight that is in no run is searched for in each of them."""
+"""Places of a table for each entry: of keys that are in no run, one in eight is searched for in each of them."""
 
 _FEWEST: Final = 1 << 12
 """Places that a table has at least, so that it need not be made again with each few records that come."""

@@ -49,7 +49,7 @@ def _open_standard_files() -> None:
 
 
 def _run(*, is_interruptible: bool = False) -> int:
-    gc.disable()  # the collector of garbage would go through all modules several times, for 0.05 s
+    gc.disable()  # the collector of garbage would go through all modules several times, for some 0.03 s
     from connectors.cli.main import main as run
 
     gc.freeze()
