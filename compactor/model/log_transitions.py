@@ -93,7 +93,8 @@ def clean(
     """
     _check_end(log, clean_end)
     kept = tuple(upper(run, clean_end) for run in log.runs if run.end > clean_end)
-    output, folded_ms = _output_at(log, clean_end, output), latest(log.last_full_fold_ms, at_ms)
+    known = (output,) if behind_ms is not None else (output, log.output)  # an older version did not say what it was
+    output, folded_ms = _output_at(log, clean_end, known), latest(log.last_full_fold_ms, at_ms)
     cleaned = replace(log, clean_end=clean_end, base=upper(base, log.start), runs=kept, base_output=output)
     since_ms = None if log.folded_end == clean_end else behind_ms if behind_ms is not None else log.behind_ms
     return _in_order(replace(cleaned, last_full_fold_ms=folded_ms, behind_ms=since_ms))
@@ -217,9 +218,13 @@ def _check_end(log: PartitionLog, clean_end: int) -> None:
         )
 
 
-def _output_at(log: PartitionLog, clean_end: int, planned: OutputPoint | None) -> OutputPoint | None:
-    """Returns the commit of the output at `clean_end`; an earlier one, from which it is safe to resume, if unknown."""
-    points = (point for point in (planned, log.output) if point and point.source_offset == clean_end)
+def _output_at(log: PartitionLog, clean_end: int, known: Sequence[OutputPoint | None]) -> OutputPoint | None:
+    """Returns the commit of the output at `clean_end`; an earlier one, from which it is safe to resume, if unknown.
+
+    One that came since the clean was planned may be too late for it, at the same source offset: with one winner over a
+    topic, other partitions' records move it.
+    """
+    points = (point for point in known if point and point.source_offset == clean_end)
     return next(points, log.base_output)
 
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
 import pytest
 
 from compactor.model.log import Gap
 from compactor.model.record import TopicPartition
+from connectors.sinks.partitioner import partitions_of
 from tests.support.memory.publisher import PublishFault, PublishStep
 from tests.support.oracle.oracle import Oracle
 from tests.support.oracle.output import apply_records
 from tests.support.oracle.simulation import Simulation
+from tests.support.oracle.snapshots import SnapshotReader
 from tests.support.oracle.steps import (
     CRASH,
     AnyStep,
@@ -169,3 +172,16 @@ def test_a_record_that_loses_to_a_tombstone_as_that_is_dropped_stays_away(tmp_pa
     for number, point in enumerate(("clean.write", "clean.before-commit")):
         told = (settings, gone, Fold(), AtFailpoint(Fold(), point, (late,)), Snapshot())
         assert tables(run(tmp_path / str(number), *told, of_topics=True).simulation)[0] == {b"b": b"2"}
+
+
+def test_what_other_partitions_send_while_a_snapshot_is_taken_comes_after_it(tmp_path: Path) -> None:
+    """Their records go to the output partition of a log that has published nothing, as they are sent."""
+    keys = [b"%d" % number for number in range(20)]
+    here, there = (keys[partitions_of(pa.array(keys, pa.binary()), 2).tolist().index(place)] for place in (0, 1))
+    oracle = Oracle(None, tmp_path, of_topics=True)
+    waiting = SourceRecord(0, b"waits", b"1")
+    oracle.run([OfTopics(), Restart(Settings(lag=200)), Ingest((waiting, SourceRecord(1, there, b"1", time=-300)))])
+    sent = Ingest((SourceRecord(1, here, b"2", time=-200),))
+    oracle.run([AtFailpoint(Snapshot(), "clean.before-commit", (sent,))])
+    (taken,) = oracle.simulation.components.catalog.state.snapshots
+    assert SnapshotReader(oracle.simulation.shelf).load(taken).manifest.output_offsets["0"] == 0
