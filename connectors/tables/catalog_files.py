@@ -20,8 +20,9 @@ from pyiceberg.avro.codecs.bzip2 import BZip2Codec
 from pyiceberg.avro.codecs.deflate import DeflateCodec
 from pyiceberg.avro.codecs.zstandard_codec import ZStandardCodec
 from pyiceberg.catalog import WAREHOUSE_LOCATION
-from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
+from pyiceberg.io import PY_IO_IMPL, FileIO, InputFile, InputStream, OutputFile, load_file_io
 
+from connectors.tables.metadata_bounds import MetadataBudget, MetadataFile
 from connectors.tables.stores import is_rest
 
 _STORES: Final = {"gs": "gs", "oss": "oss", "s3": "s3", "s3a": "s3", "s3n": "s3"}
@@ -79,16 +80,25 @@ class FileBounds(Struct, frozen=True):
 
 
 class BoundedFiles(FileIO):
-    """The files of `inner` within `bounds`: a catalog names what is read, written and removed."""
+    """The files of `inner` within `bounds`: a catalog names what is read, written and removed.
 
-    def __init__(self, inner: FileIO, bounds: FileBounds) -> None:
+    What is read is metadata of one version of a table, each file as a whole, and bounded in size; `of_data` has others.
+    """
+
+    def __init__(self, inner: FileIO, bounds: FileBounds, *, are_data: bool = False) -> None:
         super().__init__(inner.properties)
         self._inner = inner
         self._bounds = bounds
+        self._budget = None if are_data else MetadataBudget()
+
+    def of_data(self) -> BoundedFiles:
+        """Returns the same with files of data to read: of any size, and read in pieces."""
+        return BoundedFiles(self._inner, self._bounds, are_data=True)
 
     def new_input(self, location: str) -> InputFile:
-        """Returns a file that is read. Raises ValueError."""
-        return _BoundedInput(self._inner.new_input(self._checked(location)))
+        """Returns a file that is read. Raises ValueError, also when it is opened."""
+        file = self._inner.new_input(self._checked(location))
+        return _BoundedInput(file) if self._budget is None else MetadataFile(file, self._budget)
 
     def new_output(self, location: str) -> OutputFile:
         """Returns a file that is written. Raises ValueError."""
@@ -103,6 +113,37 @@ class BoundedFiles(FileIO):
         if why is not None:
             raise ValueError(why)
         return location
+
+
+class CatalogFiles(FileIO):
+    """The files of metadata that a catalog itself reads and writes, within the bounds of its `properties`.
+
+    pyiceberg makes it, as CATALOG_FILES names it. Some of its catalogs open such files by no method of theirs.
+    """
+
+    def __init__(self, properties: Mapping[str, Any]) -> None:
+        super().__init__(dict(properties))
+        self._bounds = FileBounds.of(properties)
+        self._plain = {name: text for name, text in properties.items() if name != PY_IO_IMPL}
+
+    def new_input(self, location: str) -> InputFile:
+        """Returns a file that is read. Raises ValueError, also when it is opened."""
+        return self._files(location).new_input(location)
+
+    def new_output(self, location: str) -> OutputFile:
+        """Returns a file that is written. Raises ValueError."""
+        return self._files(location).new_output(location)
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        """Removes a file. Raises ValueError."""
+        self._files(location if isinstance(location, str) else location.location).delete(location)
+
+    def _files(self, location: str) -> BoundedFiles:
+        return BoundedFiles(load_file_io(self._plain, location), self._bounds)
+
+
+CATALOG_FILES: Final = {PY_IO_IMPL: f"{CatalogFiles.__module__}.{CatalogFiles.__name__}"}
+"""The property of a catalog by which pyiceberg makes them."""
 
 
 def _is_location(warehouse: str) -> bool:

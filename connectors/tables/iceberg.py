@@ -46,7 +46,7 @@ from pyiceberg.transforms import (
 from compactor.errors import SnapshotError
 from compactor.snapshot.partitions import IDENTITY, PartitionField
 from compactor.storage.base import Storage
-from connectors.tables.catalog_files import BoundedFiles, FileBounds
+from connectors.tables.catalog_files import CATALOG_FILES, BoundedFiles, FileBounds
 from connectors.tables.columns import ICEBERG, TableFormat, far_times, names_in, optional
 from connectors.tables.iceberg_columns import evolve, unused_schemas
 from connectors.tables.iceberg_paths import metadata_of, paths_of
@@ -116,6 +116,7 @@ class IcebergFiles:
             # As `Catalog` has it, but for the look; it does not hold the catalog, so that both go at once.
             of_table = partial(_file_io, self._where, catalog.properties)
             catalog._load_file_io = of_table  # type: ignore[method-assign]
+            catalog.properties = {**catalog.properties, **CATALOG_FILES}
 
     def noted(self) -> Mapping[str, str] | None:
         """Reads the properties of our last commit."""
@@ -427,7 +428,8 @@ def _partition_key(spec: PartitionSpec, schema: Schema, rows: pa.Table) -> Parti
 
 def _places(table: Table, task: FileScanTask) -> pa.Table:
     names = names_in(ICEBERG, PLACE)
-    scan = ArrowScan(table.metadata, table.io, table.schema().select(*names), AlwaysTrue())
+    files = table.io.of_data() if isinstance(table.io, BoundedFiles) else table.io
+    scan = ArrowScan(table.metadata, files, table.schema().select(*names), AlwaysTrue())
     return scan.to_table([task]).select(names).rename_columns(list(PLACE))
 
 

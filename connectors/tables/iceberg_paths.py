@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Snapshot
 
 
 def metadata_of(table: Table) -> set[str]:
@@ -14,13 +11,15 @@ def metadata_of(table: Table) -> set[str]:
 
 
 def paths_of(table: Table) -> set[str]:
-    """Returns the data files, manifests and lists of manifests that the snapshots of `table` need."""
-    return {path for snapshot in table.snapshots() for path in _of_snapshot(table, snapshot)}
+    """Returns the data files, manifests and lists of manifests that the snapshots of `table` need.
 
-
-def _of_snapshot(table: Table, snapshot: Snapshot) -> Iterator[str]:
-    yield snapshot.manifest_list
-    for manifest in snapshot.manifests(table.io):
-        yield manifest.manifest_path
-        for entry in manifest.fetch_manifest_entry(table.io):
-            yield entry.data_file.file_path
+    A manifest that several of them share is read once.
+    """
+    paths: set[str] = set()
+    for snapshot in table.snapshots():
+        paths.add(snapshot.manifest_list)
+        for manifest in snapshot.manifests(table.io):
+            if manifest.manifest_path not in paths:
+                paths.add(manifest.manifest_path)
+                paths.update(entry.data_file.file_path for entry in manifest.fetch_manifest_entry(table.io))
+    return paths

@@ -28,15 +28,10 @@ from compactor.json_types import decoded_as
 from connectors.issued_secrets import LONGEST, issued_secrets
 from connectors.registry.http_client import HttpAnswer, HttpClient, HttpRequest, NoCookies
 from connectors.tables.catalog_files import BoundedFiles, FileBounds
+from connectors.tables.metadata_bounds import METADATA_BYTES, check_values
 from connectors.tables.stores import names_code
 from connectors.tables.time_limit import CALLS_S
 
-MAX_BYTES: Final = 8 << 20
-"""How large an answer may be. It has the table's metadata, in which a column takes some 130 bytes for each set of
-columns that a kept version of the table has: of 5,000 columns that is 0.7 MB."""
-_MOST: Final = {b",": 200_000, b"[": 35_000, b"{": 70_000}
-"""How many values, lists and objects it may have. A column has four values in one object. pyiceberg reads so many
-within 0.3 s, in which no other thread of the worker gets on."""
 MOST_ISSUED: Final = 100
 """How many secrets an answer may issue: a token, and some keys for each of a few prefixes."""
 _OF_OPERATOR: Final = frozenset({"auth", "ssl"})
@@ -95,11 +90,10 @@ class BoundedRestCatalog(RestCatalog):
     def answer_to(self, request: HttpRequest, verify: bool | str, cert: Any) -> HttpAnswer:  # noqa: FBT001  # requests'
         """Returns the answer to `request`. Raises httpx.HTTPError, ValueError for what no catalog answers."""
         if self._client is None:
-            self._client = HttpClient(httpx.Client(verify=_trust(verify, cert), cookies=NoCookies()), MAX_BYTES)
+            self._client = HttpClient(httpx.Client(verify=_trust(verify, cert), cookies=NoCookies()), METADATA_BYTES)
             weakref.finalize(self, self._client.close)
         answer = self._client.ask(request, self._seconds)
-        if any(answer.body.count(sign) > most for sign, most in _MOST.items()):
-            raise ValueError("its answer has more values than a catalog's")
+        check_values(answer.body)
         if httpx.codes.is_redirect(answer.status):
             raise TooManyRedirects(f"it answers {answer.status}, and no redirection is followed")
         return HttpAnswer(answer.status, self._examined(answer))

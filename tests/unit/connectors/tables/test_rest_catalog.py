@@ -19,7 +19,8 @@ import pytest
 from compactor.errors import SnapshotError
 from connectors.config.secrets import is_secret, logged_text
 from connectors.known_values import hide_all
-from connectors.tables.rest_catalog import MAX_BYTES, MOST_ISSUED, BoundedRestCatalog
+from connectors.tables.metadata_bounds import METADATA_BYTES
+from connectors.tables.rest_catalog import MOST_ISSUED, BoundedRestCatalog
 from tests.support.echo_server import echo_server, serving
 from tests.support.iceberg_rest import iceberg_rest
 from tests.support.kafka import wait_until
@@ -136,7 +137,7 @@ class _Dripping(_Endless):
 
 def test_an_answer_is_read_to_its_bound(tmp_path: Path) -> None:
     """What is larger is none: the memory of a worker is not the catalog's."""
-    with serving(_Endless) as url, pytest.raises(SnapshotError, match=f"it is larger than {MAX_BYTES} bytes"):
+    with serving(_Endless) as url, pytest.raises(SnapshotError, match=f"it is larger than {METADATA_BYTES} bytes"):
         tables_of(url, tmp_path).commit(AB)
 
 
