@@ -7,6 +7,7 @@ The server's libraries are not imported here: the server's thread imports them w
 
 from __future__ import annotations
 
+import re
 import socket
 from typing import Final
 
@@ -25,7 +26,7 @@ one that waits for its client; if none does, it is answered with 503."""
 class ClientLimits(Struct, frozen=True):
     """What a client may take of the REST interface."""
 
-    # Connections that are served at once. Slow calls and those that wait for one leave 64 of them (slow_calls.py).
+    # Connections that are served at once.
     connections: int = CONNECTIONS
     # How long (s) a client may take for its TLS handshake: three answers over the slowest network. asyncio's own
     # default is 60 s.
@@ -40,6 +41,26 @@ class ClientLimits(Struct, frozen=True):
     # largest look-up takes to be made, or five of its answers that are not read.
     answer_bytes: int = 256 << 20
 
+    def answered(self, path: str) -> int:
+        """Returns how many connections may be answered at once for a request of `path` to be taken.
+
+        The last are for `/health`, and those before them for metrics and states: a worker is watched also while all
+        else waits. Slow calls and log-ins at their most are fewer than the others (slow_calls.py, security.py).
+        """
+        if path == "/health":
+            return self.connections
+        of_health = max(1, self.connections // _OF_HEALTH)
+        if WATCHED.fullmatch(path):
+            return self.connections - of_health
+        return self.connections - max(of_health + 1, self.connections // _OF_WATCHED)
+
+
+WATCHED: Final = re.compile("/|/metrics|/connectors/[^/]+(/tasks/[^/]+)?/status")
+"""Paths by which a worker is watched, besides `/health`; they are answered from memory."""
+_OF_WATCHED: Final = 6
+"""One of so many connections is for these and `/health`: 64. Fewer: a burst of dashboards is refused."""
+_OF_HEALTH: Final = 24
+"""One of so many is for `/health` alone: 16."""
 
 LIMITS = ClientLimits()
 

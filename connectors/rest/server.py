@@ -6,20 +6,22 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 import h11
 import structlog
 import uvicorn
 from anyio import to_thread
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.worker import WorkerConfig
-from connectors.errors import UnreachableError
+from connectors.errors import BusyError, UnreachableError
 from connectors.kafka.retry import poll_until
 from connectors.rest.bounded_requests import HEAD_MAX, BoundedRequests
+from connectors.rest import errors
 from connectors.rest.listeners import LIMITS, BoundListener, ClientLimits
 from connectors.threads import CancellableThread
 
@@ -85,6 +87,7 @@ class _Protocol(H11Protocol):
     def __init__(self, config: uvicorn.Config, *args: Any, **more: Any) -> None:
         super().__init__(config, *args, **more)
         self.conn = JoinedHeads(h11.SERVER, config.h11_max_incomplete_event_size or HEAD_MAX)
+        self.app = partial(self._answer, self.app)
 
     def connection_made(self, transport: Any) -> None:
         """Begins a connection: its handshake is waited for, or its first request."""
@@ -135,6 +138,16 @@ class _Protocol(H11Protocol):
             oldest = min(waiting, key=lambda other: other._waits_since or 0.0)
             self.connections.discard(oldest)  # it counts no more, and not only once the loop has come to its end
             oldest.transport.abort()
+
+    async def _answer(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request by `app`, or by 503 if too many others are being answered for one of its path."""
+        most = self.limits.answered(scope["path"].rstrip("/") or "/")
+        if len(self.connections) > most and (busy := sum(map(_is_busy, self.connections))) > most:
+            said = f"{busy} requests are being answered, as many as the worker takes of these."
+            refusal = errors.busy(BusyError(said, "Ask again later; /health, /metrics and states are answered."))
+            await refusal(scope, receive, send)
+            return
+        await app(scope, receive, send)
 
     @property
     def is_waiting(self) -> bool:
@@ -217,6 +230,10 @@ class _Protocol(H11Protocol):
     def _end_slow(self) -> None:
         if not self.transport.is_closing():
             self.transport.close()
+
+
+def _is_busy(connection: object) -> bool:
+    return isinstance(connection, _Protocol) and not connection.is_waiting
 
 
 class RestServer:

@@ -137,7 +137,56 @@ def test_requests_that_wait_leave_connections_for_others() -> None:
     slow = vars(Slow()).values()
     calls = sum(each.most + each.most_waiting for each in slow)
     log_ins = security.LOGIN_THREADS + security.LOGINS_WAITING + 1 + password_checks.MOST_WAITING
-    assert calls + log_ins < LIMITS.connections - 64
+    assert calls + log_ins < LIMITS.answered("/connectors") == LIMITS.connections - 64
+
+
+@pytest.mark.parametrize(
+    ("path", "most"),
+    [
+        ("/health", 384),
+        ("/", 368),
+        ("/metrics", 368),
+        ("/connectors/a/status", 368),
+        ("/connectors/a/tasks/0/status", 368),
+        ("/connectors", 320),
+        ("/connectors/a/b/status", 320),
+        ("/keyfold/connectors/a/records", 320),
+    ],
+)
+def test_the_last_connections_are_for_who_watches_the_worker(path: str, most: int) -> None:
+    """The very last for what tells whether it lives."""
+    assert LIMITS.answered(path) == most
+
+
+def test_a_worker_is_watched_while_all_other_connections_wait(worker: RestWorker) -> None:
+    """However many changes wait for the store: others are refused at once, with when to ask again."""
+    release, waits = threading.Event(), threading.Semaphore(0)
+
+    def wait() -> None:
+        waits.release()
+        assert release.wait(30)
+
+    worker.create("a")
+    for _ in range(MOST):
+        worker.storage.before("create", wait)
+    others = worker.client.__class__(base_url=worker.url, timeout=30)
+    with ThreadPoolExecutor(MOST) as pool, others:
+        made = [pool.submit(_created, worker, f"c{number}") for number in range(MOST - 2)]
+        for _ in made:
+            assert waits.acquire(timeout=20)
+        refused = others.get("/connectors")
+        assert (refused.status_code, "Retry-After" in refused.headers) == (503, True)
+        for path in ("/metrics", "/connectors/a/status", "/", "/health"):
+            assert others.get(path).status_code == 200, path
+        release.set()
+        assert {one.result() for one in made} == {201}
+        assert others.get("/connectors").status_code == 200
+
+
+def _created(worker: RestWorker, name: str) -> int:
+    config = {"connector.class": "keyfold.CompactedTopic", "topics": name}
+    with worker.client.__class__(base_url=worker.url, timeout=30) as client:
+        return client.post("/connectors", json={"name": name, "config": config}).status_code
 
 
 def test_a_call_that_would_wait_behind_too_many_is_refused_at_once() -> None:
