@@ -13,6 +13,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from compactor.catalog.catalog import Catalog
@@ -28,6 +29,7 @@ from connectors.config.stores import connector_storage
 from connectors.config.worker import WorkerConfig
 from connectors.converters.converter import Converter
 from connectors.converters.names import CONVERTERS
+from connectors.converters.registered import RegisteredConverter
 from connectors.data.bounds import MOST_READ
 from connectors.data.schema import Schema
 from connectors.errors import DataError, RegistryError
@@ -43,6 +45,16 @@ _MOST_SCHEMAS: Final = 20
 """Schemas that are tried: a topic's keys have one as a rule, and some older ones."""
 _PLAIN: Final = frozenset(("keyfold.Bytes", "keyfold.String"))
 _JSON: Final = "keyfold.Json"
+
+
+class KeyForms(Struct, frozen=True):
+    """The bytes that each of some keys may be kept as, by key.
+
+    `unread`: why a registry's schema of kept keys cannot be read, in which a key may be kept too; None if all can.
+    """
+
+    by_key: Mapping[bytes, Sequence[bytes]]
+    unread: DataError | None = None
 
 
 def look_up(
@@ -64,7 +76,7 @@ def look_up(
     def ask(wanted: Sequence[bytes]) -> KeyAnswer:
         return get(storage, connector, lambda: Catalog.open(storage, connector.name).state, wanted, chosen)
 
-    def forms_of(answer: KeyAnswer) -> Mapping[bytes, Sequence[bytes]]:
+    def forms_of(answer: KeyAnswer) -> KeyForms:
         written = connector.chain_spec(worker.given).written_key
         return kept_forms(storage, written, answer.logs, answer.absent, resolve)
 
@@ -79,7 +91,7 @@ def kept_forms(
     keys: Sequence[bytes],
     resolve: Resolve,
     outlines: FileOutlines = OUTLINES,
-) -> dict[bytes, list[bytes]]:
+) -> KeyForms:
     """Returns the bytes that each of `keys` may be kept as: they are JSON, or text that is itself the key.
 
     There are none if the connector's keys are bytes or text. `outlines` verify the files that are read. Raises
@@ -87,37 +99,49 @@ def kept_forms(
     """
     converter_class = CONVERTERS.find(written.name).of
     if converter_class.java in _PLAIN:
-        return {key: [] for key in keys}
+        return KeyForms({key: [] for key in keys})
+    unread: list[DataError] = []
     with closing(made_converter(written, resolve, is_key=True)) as converter:
-        samples = list(islice(_samples(storage, converter, logs[:_MOST_LOGS], outlines), _MOST_SCHEMAS))
+        samples = list(islice(_samples(storage, converter, logs[:_MOST_LOGS], outlines, unread), _MOST_SCHEMAS))
         of_json = converter_class.java == _JSON
-        return {key: list(dict.fromkeys(_forms(converter, samples, key, spaced=of_json))) for key in keys}
+        by_key = {key: list(dict.fromkeys(_forms(converter, samples, key, spaced=of_json))) for key in keys}
+    return KeyForms(by_key, next(iter(unread), None))
 
 
 def with_forms(
     answer: KeyAnswer,
     keys: Sequence[bytes],
-    forms_of: Callable[[KeyAnswer], Mapping[bytes, Sequence[bytes]]],
+    forms_of: Callable[[KeyAnswer], KeyForms],
     ask: Callable[[Sequence[bytes]], KeyAnswer],
 ) -> KeyAnswer:
     """Returns the answer to `keys` and to the forms (`kept_forms`) that those of them have of which nothing is kept.
 
     `answer` is the one to `keys` alone. All that is returned comes from one look-up, and so holds at the same offsets.
-    Raises as `ask` and `forms_of` do.
+    Raises DataError if a schema cannot be read in which an absent key may be kept, and as `ask` and `forms_of` do.
     """
-    forms = forms_of(answer) if answer.absent else {}
-    every = [form for some in forms.values() for form in some]
-    if not every:
+    if not answer.absent:
         return answer
-    both = ask([*keys, *every])
+    forms = forms_of(answer)
+    every = [form for some in forms.by_key.values() for form in some]
+    both = ask([*keys, *every]) if every else answer
     missing = set(both.absent)
-    return replace(both, absent=tuple(key for key in keys if missing.issuperset((key, *forms.get(key, ())))))
+    absent = tuple(key for key in keys if missing.issuperset((key, *forms.by_key.get(key, ()))))
+    if absent and forms.unread is not None:
+        raise DataError(
+            f"Whether a key is kept is not known, as a schema of kept keys cannot be read: {forms.unread.message}",
+            "Correct the schema in the registry, or give the key as bytes in hexadecimal digits.",
+        )
+    return replace(both, absent=absent)
 
 
 def _samples(
-    storage: Storage, converter: Converter, logs: Iterable[PartitionLog], outlines: FileOutlines
+    storage: Storage,
+    converter: Converter,
+    logs: Iterable[PartitionLog],
+    outlines: FileOutlines,
+    unread: list[DataError],
 ) -> Iterator[bytes]:
-    """Yields kept keys, one for each schema."""
+    """Yields kept keys, one for each schema; `unread` takes why one that a registry should have cannot be read."""
     heads: set[bytes] = set()
     schemas: list[Schema | None] = []
     for log in logs:
@@ -128,11 +152,24 @@ def _samples(
             heads.add(head)
             try:
                 schema = converter.schema_of([], key)
-            except DataError:
+            except DataError as error:
+                if _names_schema(converter, key):
+                    unread.append(error)
                 continue
             if converter.schema_bytes or schema not in schemas:
                 schemas.append(schema)
                 yield key
+
+
+def _names_schema(converter: Converter, key: bytes) -> bool:
+    """Returns whether a key has the id of a registry's schema: nothing is wrong with the key itself then."""
+    if not isinstance(converter, RegisteredConverter):
+        return False
+    try:
+        converter.wire.read((), key)
+    except DataError:
+        return False
+    return True
 
 
 def _keys(storage: Storage, log: PartitionLog, outlines: FileOutlines) -> Iterator[bytes | None]:

@@ -21,8 +21,10 @@ from connectors.errors import (
     ConflictError,
     NoConnectorError,
     NoThreadError,
+    RegistryRefusedError,
     UnreachableError,
     UsageError,
+    is_outage,
 )
 from connectors.rest.bodies import SENT
 from connectors.rest.slow_calls import RETRY_AFTER_S
@@ -49,7 +51,9 @@ _CODES: Final[tuple[tuple[type[KeyfoldError], HTTPStatus], ...]] = (
     (OffsetChangeError, HTTPStatus.BAD_REQUEST),
     (StorageError, HTTPStatus.INTERNAL_SERVER_ERROR),
     (UnreachableError, HTTPStatus.INTERNAL_SERVER_ERROR),
+    (RegistryRefusedError, HTTPStatus.BAD_GATEWAY),
 )
+_READS: Final = ("GET", "HEAD")
 
 
 def answer(code: int, message: str, sent: str = "") -> JSONResponse:
@@ -88,7 +92,7 @@ def _beginning(text: str, most: int) -> str:
 def of_keyfold(request: Request, error: Exception) -> Response:
     """Answers for an error of ours, with what to do next."""
     assert isinstance(error, KeyfoldError)
-    if isinstance(error, BusyError):
+    if isinstance(error, BusyError) or (request.method in _READS and is_outage(error)):
         return busy(error, sent_with(request))
     code = next((code for kind, code in _CODES if isinstance(error, kind)), HTTPStatus.INTERNAL_SERVER_ERROR)
     message = invalid(error.faults) if isinstance(error, FaultyConfigError) else str(error)
@@ -100,8 +104,11 @@ def sent_with(request: Request) -> str:
     return f"{unquote(str(request.url))} {getattr(request.state, SENT, '')}"
 
 
-def busy(error: BusyError, sent: str = "") -> JSONResponse:
-    """Answers for a worker that takes no more of what waits now; the header says when to ask again."""
+def busy(error: KeyfoldError, sent: str = "") -> JSONResponse:
+    """Answers for a worker that takes no more of what waits now, or for an outage of what would have to be read.
+
+    Nothing was changed; the header says when to ask again.
+    """
     refusal = answer(HTTPStatus.SERVICE_UNAVAILABLE, str(error), sent)
     refusal.headers["Retry-After"] = str(RETRY_AFTER_S)
     return refusal

@@ -20,8 +20,8 @@ from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.worker import WorkerConfig
 from connectors.errors import BusyError, UnreachableError
 from connectors.kafka.retry import poll_until
-from connectors.rest.bounded_requests import HEAD_MAX, BoundedRequests
 from connectors.rest import errors
+from connectors.rest.bounded_requests import HEAD_MAX, BoundedRequests
 from connectors.rest.listeners import LIMITS, BoundListener, ClientLimits
 from connectors.threads import CancellableThread
 

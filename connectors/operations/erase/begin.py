@@ -199,7 +199,7 @@ def _is_same(storage: Storage, log: PartitionLog, written: ClassSpec, asked: byt
     as_json = canonical_key(kept)
     if as_json is not None:
         return as_json == canonical_key(asked)
-    return kept in kept_forms(storage, written, [log], [asked], resolve)[asked]
+    return kept in kept_forms(storage, written, [log], [asked], resolve).by_key[asked]
 
 
 def _named(topic: str, partition: int, key: bytes) -> str:

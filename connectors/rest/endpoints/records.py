@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -199,10 +199,11 @@ def _answer(context: RestContext, share: Share, connector: Connector, asked: Loo
     answer = ask(asked.keys)
     if not asked.is_typed:
         return answer
-    from connectors.operations.typed_keys import kept_forms, with_forms  # converters, which most look-ups do not need
+    # Converters, which most look-ups do not need.
+    from connectors.operations.typed_keys import KeyForms, kept_forms, with_forms
     from connectors.placeholders import resolve
 
-    def forms(answer: KeyAnswer) -> Mapping[bytes, Sequence[bytes]]:
+    def forms(answer: KeyAnswer) -> KeyForms:
         written = config.chain_spec(context.worker.given).written_key
         try:
             return kept_forms(storage, written, answer.logs, answer.absent, resolve, outlines)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from compactor.model.log import PartitionLog, empty
 from compactor.model.record import TopicPartition
 from connectors.operations.get import KeyAnswer
-from connectors.operations.typed_keys import with_forms
+from connectors.operations.typed_keys import KeyForms, with_forms
 from tests.support.change_events import ID, with_schema
 from tests.support.cli import connector_file, invoke, keep, row, worker_file
 from tests.support.served_registry import Registry, served_registry
@@ -84,6 +84,6 @@ def test_a_key_is_absent_if_no_form_of_it_is_kept(kept: set[bytes], absent: Sequ
         return KeyAnswer((), (_log(len(asked)),), tuple(key for key in keys if key not in kept))
 
     keys = [b"1", b"2", b"3"]
-    answer = with_forms(ask(keys), keys, lambda answer: {key: FORMS[key] for key in answer.absent}, ask)
+    answer = with_forms(ask(keys), keys, lambda answer: KeyForms({key: FORMS[key] for key in answer.absent}), ask)
     assert (answer.absent, answer.logs) == (tuple(absent), (_log(len(asked)),))
     assert asked[-1][:3] == keys

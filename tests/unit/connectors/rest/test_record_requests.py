@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+import httpx
 import pyarrow as pa
 import pytest
+from fastapi import Request
 from msgspec.structs import replace
 
+from compactor.errors import DamagedFileError, KeyfoldError, StorageError, StorageRefusedError
 from compactor.model import record
 from compactor.model.log import PartitionLog, empty
 from compactor.model.record import TopicPartition
@@ -16,6 +19,8 @@ from compactor.model.state import CatalogState
 from compactor.runs import writer
 from compactor.runs.file_stats import level0_run
 from compactor.runs.writer import RunTarget
+from connectors.errors import MachineError, RegistryError, RegistryRefusedError, UnreachableError
+from connectors.rest.errors import of_keyfold
 from tests.support.engine import row
 from tests.support.memory.schema_registry import MemoryRegistry, served
 from tests.support.rest import RestWorker, message
@@ -92,7 +97,61 @@ def test_a_key_of_avro_is_found_by_its_value(worker: RestWorker) -> None:
         keep(worker, [(registry.avro({"type": "string"}, "b"), b"1")], settings=registry.settings(side="key"))
         assert [each["value"] for each in worker.ask("GET", PATH, params=params).json()["records"]] == ["1"]
     answer = worker.ask("GET", PATH, params=params)
-    assert (answer.status_code, "The schema registry does not answer" in message(answer)) == (500, True)
+    assert (answer.status_code, "The schema registry does not answer" in message(answer)) == (503, True)
+    assert int(answer.headers["Retry-After"]) > 0
+    assert "check schema.registry.url" in message(answer)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "said"),
+    [(401, 502, "Check basic.auth.user.info"), (403, 502, "Check basic"), (503, 503, "does not answer")],
+)
+def test_a_registry_that_refuses_or_fails_says_so(worker: RestWorker, status: int, code: int, said: str) -> None:
+    """As a gateway does: nothing is wrong with the request, or with the worker."""
+    memory = MemoryRegistry()
+    with served(memory) as url:
+        registry = Registry(url, memory)
+        keep(worker, [(registry.avro({"type": "string"}, "b"), b"1")], settings=registry.settings(side="key"))
+        memory.always = httpx.Response(status, json={"message": "no"})
+        answer = worker.ask("GET", PATH, params={"key": "b", "typed": "true"})
+    assert (answer.status_code, said in message(answer)) == (code, True), message(answer)
+
+
+@pytest.mark.parametrize("broken", ["no schema", '{"type": "record"}'])
+def test_a_key_may_be_kept_in_a_schema_that_cannot_be_read(worker: RestWorker, broken: str) -> None:
+    """So it is not said to be absent; one that is found is shown."""
+    memory = MemoryRegistry()
+    with served(memory) as url:
+        registry = Registry(url, memory)
+        keys = [registry.avro({"type": "string"}, "b"), registry.head(broken, subject="t") + b"\x02c"]
+        keep(worker, [(key, b"1") for key in keys], settings=registry.settings(side="key"))
+        shown = worker.ask("GET", PATH, params={"key": "b", "typed": "true", "text": "true"})
+        assert (shown.status_code, [each["value"] for each in shown.json()["records"]]) == (200, ["1"])
+        answer = worker.ask("GET", PATH, params={"key": "c", "typed": "true"})
+    said = "Whether a key is kept is not known, as a schema of kept keys cannot be read: "
+    assert (answer.status_code, said in message(answer)) == (500, True), message(answer)
+    assert "Correct the schema in the registry" in message(answer)
+
+
+@pytest.mark.parametrize(
+    ("method", "error", "code"),
+    [
+        ("GET", StorageError("The store does not answer.", "See whether it is up."), 503),
+        ("GET", UnreachableError("No broker answers.", "See whether they are up."), 503),
+        ("GET", MachineError("The machine lacks memory.", "Free some."), 503),
+        ("HEAD", RegistryError("The schema registry does not answer.", "See whether it is up."), 503),
+        ("GET", DamagedFileError("runs/a is damaged.", "Put it back."), 500),
+        ("GET", StorageRefusedError("The store refuses.", "Grant it."), 500),
+        ("PUT", StorageError("The store does not answer.", "See whether it is up."), 500),
+        ("POST", RegistryRefusedError("The schema registry refuses.", "Log in."), 502),
+    ],
+)
+def test_an_outage_of_what_is_read_is_no_defect(method: str, error: KeyfoldError, code: int) -> None:
+    """Whoever reads asks again later, as nothing was changed; a change may have been made, so that is looked at."""
+    scope = {"type": "http", "method": method, "path": "/x", "query_string": b"", "headers": [], "server": ("h", 1)}
+    answer = of_keyfold(Request(scope), error)
+    assert (answer.status_code, "Retry-After" in answer.headers) == (code, code == 503)
+    assert error.action in bytes(answer.body).decode()
 
 
 def test_a_value_that_is_no_key_finds_nothing(worker: RestWorker) -> None:
