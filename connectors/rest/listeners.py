@@ -41,26 +41,19 @@ class ClientLimits(Struct, frozen=True):
     # largest look-up takes to be made, or five of its answers that are not read.
     answer_bytes: int = 256 << 20
 
-    def answered(self, path: str) -> int:
-        """Returns how many connections may be answered at once for a request of `path` to be taken.
+    def answered(self, path: str) -> int | None:
+        """Returns how many connections may be answered at once for a request of `path` to be taken; None if any number.
 
-        The last are for `/health`, and those before them for metrics and states: a worker is watched also while all
-        else waits. Slow calls and log-ins at their most are fewer than the others (slow_calls.py, security.py).
+        The last are for who watches the worker, also while all else waits. Slow calls and log-ins at their most are
+        fewer than the others (slow_calls.py, security.py).
         """
-        if path == "/health":
-            return self.connections
-        of_health = max(1, self.connections // _OF_HEALTH)
-        if WATCHED.fullmatch(path):
-            return self.connections - of_health
-        return self.connections - max(of_health + 1, self.connections // _OF_WATCHED)
+        return None if WATCHED.fullmatch(path) else self.connections - max(2, self.connections // _OF_WATCHED)
 
 
-WATCHED: Final = re.compile("/|/metrics|/connectors/[^/]+(/tasks/[^/]+)?/status")
-"""Paths by which a worker is watched, besides `/health`; they are answered from memory."""
+WATCHED: Final = re.compile("/|/health|/metrics|/connectors/[^/]+(/tasks/[^/]+)?/status")
+"""Paths by which a worker is watched; they are answered from memory."""
 _OF_WATCHED: Final = 6
-"""One of so many connections is for these and `/health`: 64. Fewer: a burst of dashboards is refused."""
-_OF_HEALTH: Final = 24
-"""One of so many is for `/health` alone: 16."""
+"""One of so many connections is for these: 64. Fewer: a burst of dashboards is refused."""
 
 LIMITS = ClientLimits()
 

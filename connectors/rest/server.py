@@ -142,7 +142,7 @@ class _Protocol(H11Protocol):
     async def _answer(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a request by `app`, or by 503 if too many others are being answered for one of its path."""
         most = self.limits.answered(scope["path"].rstrip("/") or "/")
-        if len(self.connections) > most and (busy := sum(map(_is_busy, self.connections))) > most:
+        if most is not None and len(self.connections) > most and (busy := sum(map(_is_busy, self.connections))) > most:
             said = f"{busy} requests are being answered, as many as the worker takes of these."
             refusal = errors.busy(BusyError(said, "Ask again later; /health, /metrics and states are answered."))
             await refusal(scope, receive, send)
