@@ -24,6 +24,8 @@ from tests.support.rest import RestWorker, rest_worker
 
 MOST = 8
 """As many connections as the worker of these tests serves; clients open four times as many."""
+OTHERS = MOST - 2
+"""As many of these may be answered for requests that watch no worker."""
 Open = Callable[[str], list[socket.socket]]
 
 
@@ -122,7 +124,7 @@ def test_health_is_answered_beside_as_many_requests_as_a_worker_takes(worker: Re
     worker.herder.answer = late
     with ThreadPoolExecutor(MOST) as pool:
         answers = []
-        for _ in range(MOST):  # one after the other: a connection without a request makes room
+        for _ in range(OTHERS):  # one after the other: a connection without a request makes room
             answers.append(pool.submit(worker.client.get, "/connectors", timeout=120))
             wait_until(lambda: len(asked) == len(answers), "a request is being answered")
         assert {_ask(worker) for _ in range(3)} == {200}
@@ -173,7 +175,7 @@ def test_a_worker_is_watched_while_all_other_connections_wait(worker: RestWorker
         worker.storage.before("create", wait)
     others = worker.client.__class__(base_url=worker.url, timeout=30)
     with ThreadPoolExecutor(MOST) as pool, others:
-        made = [pool.submit(_created, worker, f"c{number}") for number in range(MOST - 2)]
+        made = [pool.submit(_created, worker, f"c{number}") for number in range(OTHERS)]
         for _ in made:
             assert waits.acquire(timeout=20)
         refused = others.get("/connectors")
