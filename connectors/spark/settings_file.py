@@ -11,7 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from connectors.errors import ConfigError
 from connectors.spark.held_folder import hold, remove_left
@@ -37,11 +37,13 @@ class SettingsFile:
         remove_left(Path(tempfile.gettempdir()), _PREFIX, _NAME)
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX))  # of mode 0700
         self.file = folder / _NAME
+        # The lock of the folder; None until it is held.
+        self._held: BinaryIO | None = None
         try:
             self._held = hold(folder)
             self._write(properties(settings))
         except OSError:
-            shutil.rmtree(folder, ignore_errors=True)
+            self.remove()
             raise
         environment[_ARGUMENTS] = submit_arguments(words, self.file, settings["spark.master"])
 
@@ -51,7 +53,8 @@ class SettingsFile:
 
     def remove(self) -> None:
         """Removes the file: the JVM has read it once PySpark is connected to it."""
-        self._held.close()
+        if self._held is not None:
+            self._held.close()
         shutil.rmtree(self.file.parent, ignore_errors=True)
 
 

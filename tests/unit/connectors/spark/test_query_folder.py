@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -55,3 +56,12 @@ def test_a_folder_without_a_checkpoint_is_left(tmp_path: Path) -> None:
         process.wait()
         with query_folder(tmp_path):
             assert folder.is_dir()
+
+
+def test_a_pipe_of_another_account_holds_up_no_start(tmp_path: Path) -> None:
+    """Whoever may write into TMPDIR could else keep each worker of the machine from starting."""
+    (tmp_path / "keyfold-query-1-pipe").mkdir()
+    os.mkfifo(tmp_path / "keyfold-query-1-pipe" / "held")
+    command = [sys.executable, "-c", WORKER]
+    settings = environment(TMPDIR=str(tmp_path))
+    subprocess.run(command, env=settings, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True, timeout=60)
