@@ -18,7 +18,8 @@ MEND: Final = (
     "See what the machine, or the container, is short of: memory, files (ulimit -n), processes and threads "
     "(ulimit -u), or room in the folder of TMPDIR."
 )
-
+_SAID: Final = 200
+"""Characters that are shown of such an error: the reason and a path. A library may add a page."""
 _AGAIN: Final = f"The connector is tried again. {MEND}"
 
 
@@ -32,8 +33,9 @@ def refuse_machine(error: BaseException) -> None:
     while link is not None and id(link) not in seen:
         seen.add(id(link))
         if is_of_machine(link):
-            said = " ".join(str(link).split())[:200].removesuffix(".") or "memory is short"
-            raise MachineError(f"The machine lacks what it takes to read or write a record: {said}.", _AGAIN) from None
+            raise MachineError(
+                f"The machine lacks what it takes to read or write a record: {lack_of(link)}.", _AGAIN
+            ) from None
         link = link.__cause__ or link.__context__
 
 
@@ -42,3 +44,8 @@ def is_of_machine(error: BaseException) -> bool:
     if isinstance(error, OSError):
         return error.errno in _NUMBERS
     return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _NO_THREAD in str(error))
+
+
+def lack_of(error: BaseException) -> str:
+    """Returns in a line what `error` says that the machine lacks; Python says nothing of memory."""
+    return " ".join(str(error).split())[:_SAID].removesuffix(".") or "memory is short"

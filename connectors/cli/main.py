@@ -51,7 +51,7 @@ from connectors.cli.groups import Command, CommandGroup, TakingGroup
 from connectors.cli.output import note, say
 from connectors.config.secrets import logged_text
 from connectors.errors import EXIT_INTERRUPTED, EXIT_OK, exit_code
-from connectors.machine_errors import MEND, is_of_machine
+from connectors.machine_errors import MEND, is_of_machine, lack_of
 
 log = structlog.get_logger(__name__)
 
@@ -77,7 +77,7 @@ def message_of(error: BaseException) -> str:
         parts = (("error", error.message), ("next", error.action))
         return "\n".join(_paragraph(name, text) for name, text in parts if text)
     if is_of_machine(error):
-        return f"{_paragraph('error', f'The machine lacks something: {error}')}\n{_paragraph('next', MEND)}"
+        return f"{_paragraph('error', f'The machine lacks something: {lack_of(error)}.')}\n{_paragraph('next', MEND)}"
     kind, said = type(error).__name__, briefly(error) if str(error).strip() else "no message"
     advice = (
         "Please report it: keyfold should have said what it means. KEYFOLD_LOG_LEVEL=debug shows where it came from."

@@ -53,14 +53,18 @@ def test_an_error_without_an_action_has_no_second_line() -> None:
 
 
 @pytest.mark.parametrize(
-    "error",
-    [OSError(28, "No space left on device", "file"), MemoryError("no room"), RuntimeError("can't start new thread")],
+    ("error", "lack"),
+    [
+        (OSError(28, "No space left on device", "file"), "[Errno 28] No space left on device: 'file'"),
+        (MemoryError(), "memory is short"),
+        (RuntimeError("can't start new thread"), "can't start new thread"),
+    ],
     ids=["disk", "memory", "threads"],
 )
-def test_what_the_machine_lacks_is_nothing_to_report(error: Exception) -> None:
-    """Whoever runs it can mend it, and nobody else."""
+def test_what_the_machine_lacks_is_nothing_to_report(error: Exception, lack: str) -> None:
+    """Whoever runs it can mend it, and nobody else. Python's own error of memory has no words."""
     told = main.message_of(error).splitlines()
-    assert told[0] == f"error: The machine lacks something: {error}"
+    assert told[0] == f"error: The machine lacks something: {lack}."
     assert "room in the folder of TMPDIR" in told[1]
 
 
