@@ -18,6 +18,7 @@ from msgspec import Struct
 from pyiceberg.avro.codecs import KNOWN_CODECS
 from pyiceberg.avro.codecs.bzip2 import BZip2Codec
 from pyiceberg.avro.codecs.deflate import DeflateCodec
+from pyiceberg.avro.codecs.snappy_codec import SnappyCodec
 from pyiceberg.avro.codecs.zstandard_codec import ZStandardCodec
 from pyiceberg.catalog import WAREHOUSE_LOCATION
 from pyiceberg.io import PY_IO_IMPL, FileIO, InputFile, InputStream, OutputFile, load_file_io
@@ -35,6 +36,8 @@ _SHOWN: Final = 200
 WHOLE_BYTES: Final = 64 << 20
 """Bytes that are read of a file at once, and that a block of Avro may unfold to. A manifest of 100,000 files has 20 MB;
 who answers as a catalog could else name one of any size, which took all memory."""
+_NUMBER: Final = 5
+"""Bytes of the largest number of 32 bits, if each has 7 of them."""
 
 
 class FileBounds(Struct, frozen=True):
@@ -216,14 +219,36 @@ class _ZStandard(ZStandardCodec):
             return _bounded(unfolding.read(WHOLE_BYTES + 1))
 
 
+class _Snappy(SnappyCodec):
+    @staticmethod
+    def decompress(data: bytes) -> bytes:
+        """See SnappyCodec. A block begins with its unfolded size, 7 bits a byte, and takes no more memory.
+
+        Raises ValueError, and ImportError without Snappy's library, which is an extra of pyiceberg's.
+        """
+        size = shift = 0
+        for byte in data[:_NUMBER]:
+            size |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                break
+        _check_size(size)
+        unfolded: bytes = SnappyCodec.decompress(data)
+        return unfolded
+
+
 def _bounded(data: bytes) -> bytes:
     """Returns the beginning of an unfolded block. Raises ValueError if that may not be all of it."""
-    if len(data) > WHOLE_BYTES:
-        raise ValueError(f"a block of its Avro unfolds to more than {WHOLE_BYTES:,} bytes")
+    _check_size(len(data))
     return data
 
 
-KNOWN_CODECS.update({"deflate": _Deflate, "bzip2": _BZip2, "zstandard": _ZStandard})
+def _check_size(size: int) -> None:
+    if size > WHOLE_BYTES:
+        raise ValueError(f"a block of its Avro unfolds to more than {WHOLE_BYTES:,} bytes")
+
+
+KNOWN_CODECS.update({"deflate": _Deflate, "bzip2": _BZip2, "snappy": _Snappy, "zstandard": _ZStandard})
 
 
 def _place(location: str) -> tuple[str, ...] | None:

@@ -56,3 +56,12 @@ def test_a_block_that_unfolds_to_any_size_is_refused(codec: Any) -> None:
     with pytest.raises(ValueError, match="unfolds to more than"):
         known.decompress(FOLDED[codec])
     assert known.decompress(known.compress(b"abc" * 1_000)[0]) == b"abc" * 1_000
+
+
+def test_a_block_of_snappy_is_refused_by_the_size_that_it_names() -> None:
+    """Snappy makes room for that size before it reads on. Its library is an extra of pyiceberg's."""
+    known: Any = KNOWN_CODECS["snappy"]
+    with pytest.raises(ValueError, match="unfolds to more than"):
+        known.decompress(b"\x81\x80\x80\x20" + b"\0" * 8)  # WHOLE_BYTES + 1
+    with pytest.raises(ImportError, match="Snappy"):
+        known.decompress(b"\x80\x80\x80\x20" + b"\0" * 8)
