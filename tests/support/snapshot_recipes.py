@@ -58,17 +58,17 @@ def snapshots(folder: Path) -> Path:
     return (folder / "snapshots/customers/t").rename(folder / "snapshots/customers/customers")
 
 
-def typed_snapshot(folder: Path) -> str:
-    """Takes a typed snapshot of two orders, one paid and one new; returns the folder of its data."""
+def typed_snapshot(folder: Path, by: str = "none") -> str:
+    """Takes a typed snapshot of two orders, paid and new, in partitions `by`; returns the folder of its data."""
     cents = {"type": "bytes", "name": DECIMAL, "parameters": {"scale": "2", "connect.decimal.precision": "10"}}
     fields = [{"field": "status", "type": "string"}, {"field": "total", "optional": True, **cents}]
     content = json.dumps({"type": "struct", "fields": fields})
-    connector = TypedConnector(
-        folder, {"value.converter": "keyfold.Json", "value.converter.schema.content": content}, metadata=["_key"]
-    )
+    settings = {"value.converter": "keyfold.Json", "value.converter.schema.content": content}
+    connector = TypedConnector(folder, settings, metadata=["_key"])
+    connector.set(settings, partitions=by)
     orders = [{"status": "new", "total": None}, {"status": "paid", "total": base64.b64encode(b"\x04\xe2").decode()}]
     connector.fold([row(0, at, key, json.dumps(orders[at]).encode()) for at, key in enumerate((b"b", b"a"))])
-    return str(connector.take().files[0].parent)
+    return str(connector.take().files[0].parents[by != "none"])
 
 
 def run(*codes: str) -> dict[str, Any]:

@@ -67,7 +67,8 @@ def take(
     """Sends tombstones of keys to the source, then removes what runs, snapshots and tables have of them.
 
     A live worker is asked; otherwise this process runs the connector once. A run that was cut off is gone on with by
-    the same command. Exit code 1: something is left, and the receipt says what.
+    the same command. Exit code 0 also if only tombstones wait: `erase verify` says when they are gone. Exit code 1:
+    something else is left, and the receipt says what.
     """
     wanted = _wanted(keys, keys_from, as_hex=as_hex, as_json=json_keys)
     config, settings = configs_of(connector, worker)
@@ -87,8 +88,10 @@ def take(
     if receipt is not None:
         _copy(receipt, receipts.encoded(done.signed))
     show(done, lambda: view.erased_text(done), as_json=as_json)
+    step = view.next_step(done)
+    if step is not None:
+        note(f"next: {step}")
     if done.signed.receipt.state == receipts.INCOMPLETE:
-        note("next: Run the same command again; docs/erasure.md says what may hold files back.")
         raise typer.Exit(EXIT_FAILED)
 
 

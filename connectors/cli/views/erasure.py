@@ -76,6 +76,17 @@ def erased_text(done: Erasure) -> str:
     return "\n".join(lines)
 
 
+def next_step(done: Erasure) -> str | None:
+    """Returns what to do next after an erasure, None if nothing is left to do."""
+    match done.signed.receipt.state:
+        case "complete":
+            return None
+        case "pending":
+            return f"keyfold erase verify {done.location} says later whether all is gone; until then it ends with 6."
+        case _:
+            return "Run the same command again; docs/erasure.md says what may hold files back."
+
+
 def _absent_text(absent: int) -> str:
     return f"No log had anything of {absent:,} keys: check how they are written. --dry-run names them."
 

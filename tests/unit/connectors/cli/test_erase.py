@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from compactor.model.actions import CloseTopic, Publish
 from compactor.snapshot import pins
 from compactor.storage.locations import open_storage
-from connectors.cli.views.erasure import erased_text
+from connectors.cli.views.erasure import erased_text, next_step
 from connectors.operations.erase import signing
 from connectors.operations.erase.receipt import Receipt, Tombstone, decoded, encoded, erased_keys
 from connectors.operations.erase.run import Erasure
@@ -67,6 +67,19 @@ def test_keys_of_which_no_log_has_anything_are_counted(tmp_path: Path) -> None:
     misspelt = replace(receipt, receipt=replace(receipt.receipt, tombstones=(), absent=(0,)))
     assert "No log had anything" not in erased_text(Erasure("receipt.json", receipt))
     assert "No log had anything of 1 keys" in erased_text(Erasure("receipt.json", misspelt))
+
+
+def test_an_erasure_says_what_comes_next(tmp_path: Path) -> None:
+    """One that waits for tombstones names the command that looks again, with its receipt."""
+    tombstone = Tombstone(key=0, topic="orders", partition=0, offset=9, timestamp_ms=1, sent=True)
+    signed = decoded(_receipt(tmp_path, tombstone)[0].read_bytes(), "it")
+
+    def after(state: str) -> str | None:
+        return next_step(Erasure("receipt.json", replace(signed, receipt=replace(signed.receipt, state=state))))
+
+    assert "keyfold erase verify receipt.json" in (after("pending") or "")
+    assert "Run the same command again" in (after("incomplete") or "")
+    assert after("complete") is None
 
 
 @pytest.mark.parametrize(
