@@ -19,6 +19,7 @@ import httpx
 from msgspec import Struct
 
 from connectors.clock import Deadline
+from connectors.threads import let_go
 
 MAX_BYTES: Final = 4 << 20
 """How large an answer may be: a registry that keeps schemas in a topic has none above a megabyte, and JSON of this size
@@ -134,15 +135,24 @@ class _Asking:
                 socket.socket.shutdown(self.socket, socket.SHUT_RDWR)
 
     def outcome(self) -> HttpAnswer:
-        """Returns the answer, or raises why there is none, once it is over."""
-        if self._answer is None:
-            raise self._error or httpx.ReadError("the request was given up")
-        return self._answer
+        """Returns the answer, or raises why there is none, once it is over and once only.
+
+        A client keeps its newest request. An error that was raised holds each frame which it came through, with what
+        they read; the frames hold the request before, and that its own error, without end. So none is kept here.
+        """
+        answer, error, self._error = self._answer, self._error, None
+        try:
+            if answer is None:
+                raise error or httpx.ReadError("the request was given up")
+            return answer
+        finally:
+            del error  # which this frame would hold, as the error holds the frame
 
     def _run(self, limits: httpx.Timeout) -> None:
         try:
             self._answer = self._ask(limits)
         except httpx.HTTPError as error:
+            let_go(error)  # what it came from has frames of the transport
             self._error = error.with_traceback(None)
         except Exception as error:  # noqa: BLE001  # whatever an answer breaks is no answer
             self._error = httpx.ReadError(f"{type(error).__name__}: {error}"[:500])

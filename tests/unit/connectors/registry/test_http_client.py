@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
@@ -91,6 +93,22 @@ def client() -> Iterator[HttpClient]:
     yield found
     found.close()
     wait_until(lambda: requests_under_way() == 0, "every thread of a request has ended", TIMEOUT_S)
+
+
+def test_an_error_goes_with_the_one_who_was_asked_for_it(client: HttpClient) -> None:
+    """A client that is kept, and asked again and again in vain, holds none of the errors, nor what had led to them."""
+
+    def ask_in_vain() -> tuple[weakref.ref[object], weakref.ref[object]]:
+        portion = {1, 2}  # what a frame that asks has at hand
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+        with pytest.raises(httpx.ConnectError) as raised:
+            client.ask(HttpRequest("GET", f"http://127.0.0.1:{port}", {}), TIMEOUT_S)
+        return weakref.ref(raised.value), weakref.ref(portion)
+
+    kept = [reference for _ in range(3) for reference in ask_in_vain()]
+    gc.collect()
+    assert [reference() for reference in kept] == [None] * 6
 
 
 @pytest.mark.parametrize(
