@@ -63,6 +63,8 @@ class _BoundedLines(ReceiveBuffer):
     def maybe_extract_lines(self) -> list[bytearray] | None:
         """Returns the lines of a head or a trailer; None if it is not complete. Raises h11.LocalProtocolError."""
         received = self._data
+        if received.startswith((b"\n", b"\r\n")):  # a trailer without lines: what follows is the next request's
+            return super().maybe_extract_lines()
         end = _END.search(received)
         size = end.start() + 1 if end else len(received)
         first = received.find(b"\n", 0, size) + 1 or size

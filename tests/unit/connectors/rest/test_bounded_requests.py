@@ -45,6 +45,7 @@ TAKEN: Final = {
     "a long header": GET + b"a:" + b"a" * (HEADERS_MAX - 100) + b"\r\n\r\n",
     "a long line": b"GET /" + b"a" * (HEAD_MAX - 100) + b" HTTP/1.1\r\n" + HOST + b"\r\n",
     "small chunks": CHUNKED + b"1\r\n \r\n" * FREE_CHUNKS + b"0\r\n\r\n",
+    "headers after chunks": CHUNKED + b"0\r\n\r\n" + GET + b"a:\r\n" * (MOST_HEADERS - 1) + b"\r\n",
     "many chunks": CHUNKED + b"%x\r\n%b\r\n" % (CHUNK_BYTES, b" " * CHUNK_BYTES) * 1_024 + b"0\r\n\r\n",
     "parameters": b"GET /connectors?" + b"k&" * (MOST_PARAMETERS - 1) + b" HTTP/1.1\r\n" + HOST + b"\r\n",
 }
