@@ -102,6 +102,8 @@ def _content(worker: WorkerConfig, file: str) -> bytes:
     folder, _, name = place.rpartition("/")
     if is_local(place):
         return _of_file(Path(place))
+    if not name or folder.endswith("/"):
+        raise UsageError(f"{file} names no receipt: it is a whole store.", _NAME_IT)
     try:
         return open_storage(folder, store_options(worker)).read(name, LARGE_BYTES)
     except MissingFileError:

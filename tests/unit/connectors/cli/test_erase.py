@@ -318,7 +318,13 @@ def test_verify_reads_a_receipt_where_it_lies_in_a_store(tmp_path: Path, moto: R
 
 
 @pytest.mark.parametrize(
-    ("file", "said"), [("nowhere.json", "No such file"), ("ftp://host/1.json", "no stores of the scheme ftp")]
+    ("file", "said"),
+    [
+        ("nowhere.json", "No such file"),
+        ("ftp://host/1.json", "no stores of the scheme ftp"),
+        ("s3://bucket", "it is a whole store"),
+        ("s3://bucket/", "it is a whole store"),
+    ],
 )
 def test_verify_names_a_receipt_that_cannot_be_read(file: str, said: str, tmp_path: Path) -> None:
     """Exit code 2, with the reason."""
