@@ -58,7 +58,6 @@ class TableFiles(Protocol):
 
     def noted(self) -> Mapping[str, str] | None:
         """Reads the properties of our last commit, as `TableHead` has them; None if there is no table."""
-        ...
 
     def head(self) -> TableHead | None:
         """Reads the newest version; None if there is no table. Raises SnapshotError if it cannot be written to."""
@@ -77,7 +76,6 @@ class TableFiles(Protocol):
 
     def drop(self) -> None:
         """Removes the table with all its versions and files, and what an earlier call has left of it."""
-        ...
 
     def purge(self) -> str | None:
         """Removes all versions but the newest, with what the format's own files say of them; returns why some stay."""
