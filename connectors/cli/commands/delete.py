@@ -98,7 +98,7 @@ def _left_lines(preview: DeletionPreview, settings: ConnectorConfig) -> Iterator
         yield from (f"  snapshot {settings.snapshot_location}/{path}" for path in plan.snapshots)
         yield from (
             f"  {table_name(settings, topic)}: a connector that begins anew refuses to commit to it; delete it "
-            "(--outputs), or set another snapshot.location"
+            "(--outputs), or set another snapshot.table.name"
             for topic in plan.tables
         )
     for name in preview.others:
