@@ -29,7 +29,6 @@ from connectors.config.stores import connector_storage
 from connectors.config.worker import WorkerConfig
 from connectors.converters.converter import Converter
 from connectors.converters.names import CONVERTERS
-from connectors.converters.registered import RegisteredConverter
 from connectors.data.bounds import MOST_READ
 from connectors.data.schema import Schema
 from connectors.errors import DataError, RegistryError
@@ -163,6 +162,8 @@ def _samples(
 
 def _names_schema(converter: Converter, key: bytes) -> bool:
     """Returns whether a key has the id of a registry's schema: nothing is wrong with the key itself then."""
+    from connectors.converters.registered import RegisteredConverter
+
     if not isinstance(converter, RegisteredConverter):
         return False
     try:
