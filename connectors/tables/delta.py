@@ -29,6 +29,7 @@ from compactor.storage.base import Storage
 from compactor.storage.limits import LARGE_BYTES
 from connectors.clock import SYSTEM_CLOCK
 from connectors.tables.columns import DELTA, TableFormat
+from connectors.tables.delta_log import entry_path, last_commit
 from connectors.tables.positions import PLACE
 from connectors.tables.table_files import TableChange, TableConflictError, TableFile, TableHead
 from connectors.tables.table_partitions import (
@@ -155,7 +156,7 @@ class DeltaFiles:
         rules = sorted(_KEPT_BY.intersection(table.metadata().configuration))
         if rules:
             return f"the table sets {' and '.join(rules)}"
-        if self._names_removed(_entry(table.version())):
+        if self._names_removed(entry_path(table.version())):
             table = self._forget(table)
         newest = table.version()
         table.create_checkpoint()
@@ -173,7 +174,7 @@ class DeltaFiles:
 
     def _forget(self, table: DeltaTable) -> DeltaTable:
         """Commits nothing, with the properties of our last commit; returns the table with that version."""
-        said = CommitProperties(self._noted(table.version()), max_commit_retries=0)
+        said = CommitProperties(last_commit(self._place, table.version()), max_commit_retries=0)
         try:
             table.create_write_transaction([], "append", table.schema(), commit_properties=said)
         except CommitFailedError as error:
@@ -200,24 +201,7 @@ class DeltaFiles:
 
     def _noted_in(self, table: DeltaTable) -> Mapping[str, str]:
         epoch = table.transaction_version(self._app)
-        return self._noted(table.version()) or ({} if epoch is None else _known_by(self._version, epoch))
-
-    def _noted(self, newest: int) -> dict[str, str]:
-        """Returns the properties of our last commit, if the log has it still.
-
-        `DeltaTable.history` would hold Python's lock while it waits for a store, and with it the whole worker.
-        """
-        there = {info.path for info in self._place.walk("_delta_log")}
-        for version in range(newest, -1, -1):
-            path = _entry(version)
-            if path not in there:
-                break
-            lines = self._place.read(path, LARGE_BYTES).splitlines()
-            commits = (json.loads(line).get("commitInfo") for line in lines if b'"commitInfo"' in line)
-            for commit in commits:
-                if commit and "keyfold.snapshot.id" in commit:
-                    return {name: str(value) for name, value in commit.items() if name.startswith("keyfold.")}
-        return {}
+        return last_commit(self._place, table.version()) or ({} if epoch is None else _known_by(self._version, epoch))
 
     def _files(self, table: DeltaTable) -> Iterator[TableFile]:
         marked = set[str]()
@@ -315,10 +299,6 @@ class _DeltaChange:
         """Removes the files."""
         with suppress(Exception):  # nothing names them
             self._place.delete_all([action.path for action in self._added])
-
-
-def _entry(version: int) -> str:
-    return f"_delta_log/{version:020}.json"
 
 
 def _app_of(version: TableVersion) -> str:
