@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from connectors.chain_turns import ChainTurn
-from connectors.clock import SYSTEM_CLOCK, Clock
+from connectors.clock import SYSTEM_CLOCK, Durations
 from connectors.errors import PortionLateError, RegistryError
 
 _LEFT = "It is read apart: no other connector waits for it."
@@ -21,6 +21,9 @@ class Patience:
     their number. The time in all (`total_s`) is limited loosely: many records take their time, and to give up work that
     was nearly done costs all of it again.
 
+    `worked_s` tells the processor time of the thread. It counts too, as `clock` may leave out time in which one long
+    step of this chain kept all threads from running.
+
     Once `stopped` returns True nothing is waited for any more. `waited_s` has the seconds that were waited so far. With
     `turn` it also takes its turns with the chains of other threads: it has one while it is `working`, and none while it
     waits. Used by one thread.
@@ -31,8 +34,9 @@ class Patience:
         wait_s: float = math.inf,
         total_s: float = math.inf,
         stopped: Callable[[], bool] = lambda: False,
-        clock: Clock = SYSTEM_CLOCK,
+        clock: Durations = SYSTEM_CLOCK,
         turn: ChainTurn | None = None,
+        worked_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self.waited_s = 0.0
         self._wait_s = wait_s
@@ -40,6 +44,8 @@ class Patience:
         self._ends_ms = clock.monotonic_ms() + total_s * 1000  # it may be infinite
         self._stopped = stopped
         self._turn = turn
+        self._worked_s = worked_s
+        self._may_work_until_s = worked_s() + total_s
 
     @property
     def left_s(self) -> float:
@@ -82,8 +88,11 @@ class Patience:
     def check(self) -> None:
         """Raises PortionLateError if the time in all is over, or it was stopped; others may have their turn here."""
         has_turn = self._turn is None or self._turn.look()
-        if not has_turn or self._stopped() or self._clock.monotonic_ms() > self._ends_ms:
+        if not has_turn or self._stopped() or self._is_over():
             raise self._overdue()
+
+    def _is_over(self) -> bool:
+        return self._clock.monotonic_ms() > self._ends_ms or self._worked_s() > self._may_work_until_s
 
     def _overdue(self) -> PortionLateError:
         if self._stopped():

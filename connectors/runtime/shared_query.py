@@ -22,7 +22,7 @@ from compactor.ingest.appends import Batch
 from compactor.ingest.ingest import gather
 from compactor.spark.errors import briefly
 from compactor.turns import SHARED
-from connectors.clock import Clock
+from connectors.clock import Clock, LoopClock
 from connectors.kafka.client_settings import ClientSettings
 from connectors.source.datasource import Address
 from connectors.source.driver_link import DriverLink
@@ -95,7 +95,9 @@ class SharedQuery:
         self._ending = threading.Event()
         self._failed: BaseException | None = None
         self._overdue: tuple[int | None, int] = None, 0
-        """The micro-batch that is to end early, None if there is none, and when (monotonic ms) it is late."""
+        """The micro-batch that is to end early, None if there is none, and when (ms of `_running`) it is late."""
+        # The time in which its thread has looked at the query: what the worker stood still makes no micro-batch late.
+        self._running = LoopClock(2 * self._timings.look_ms, clock=clock)
         self._delivered = False
         self._thread = CancellableThread("query", self._run)
 
@@ -207,7 +209,8 @@ class SharedQuery:
 
         So it is on machines on which no task can see that (`EarlyEnd`), and if a task hangs. Its portion is read apart.
         """
-        number, now_ms = self.batches.ending, self._clock.monotonic_ms()
+        self._running.look()
+        number, now_ms = self.batches.ending, self._running.monotonic_ms()
         if number != self._overdue[0]:
             self._overdue = number, now_ms + self._timings.early_end_ms
         elif number is not None and now_ms >= self._overdue[1]:

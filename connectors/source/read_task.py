@@ -1,6 +1,6 @@
 """Reads what is assigned and writes it into files: steps 2 and 3, in a task of Spark's or in the driver.
 
-    function        reads                        policy (reader.py)          its chains may wait for registries
+    function        reads                        policy                      its chains may wait for registries
     read_task       a task of a micro-batch      bounded                     for a moment
                     if for the only connector    strict                      as long as it takes
     read_in_driver  a micro-batch, if small      bounded                     not at all
@@ -31,15 +31,16 @@ from compactor.spark import tasks
 from compactor.turns import turn
 from connectors.chain.task_growth import TaskGrowth
 from connectors.chain_turns import DRIVERS, ChainTurn
-from connectors.clock import SYSTEM_CLOCK, Deadline
+from connectors.clock import SYSTEM_CLOCK, Clock, Deadline, LoopClock, worked_s
 from connectors.errors import PortionLateError, UnreachableError
 from connectors.registry.patience import Patience
 from connectors.source import plan
 from connectors.source.assignment import NEVER, EarlyEnd, PortionSplit, ReadTask
+from connectors.source.bounded_reader import read_bounded
 from connectors.source.options import SourceOptions
 from connectors.source.portion import Offer
 from connectors.source.read_route import TURN_S, Route
-from connectors.source.reader import read, read_bounded
+from connectors.source.reader import read
 from connectors.source.source_errors import reading_stopped
 
 if TYPE_CHECKING:
@@ -67,6 +68,9 @@ LIMITS: Final = ChainLimits()
 IN_DRIVER: Final = ChainLimits(portion=1.0, written=1.5)
 """In the driver a micro-batch has few records (`read_route.DRIVER_READ_MAX`): a chain takes half a second for all of
 them at most, unless records are made to take long. 5 s and 10 s held up all other connectors for 10 s a minute."""
+_LOOK_S: Final = 0.05
+"""How often (s) the driver looks whether all is written. A look that comes more than twice as late shows that the
+worker itself stood still: such time counts for no portion."""
 TURN: Final = EarlyEnd(idle_s=5.0, total_s=TURN_S)
 """When a large job gives its turn back: 5 s without progress are enough to find a log end after which nothing is stable
 yet (`range_cursors.nothing_left`), while a minute, after which brokers count as unreachable, would be everybody's."""
@@ -111,19 +115,23 @@ def read_in_driver(
     writers: Executor,
     deliver: Callable[[int, Batch | PortionLateError], None],
     limits: ChainLimits = IN_DRIVER,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> None:
     """Reads a small micro-batch in this process; calls `deliver` for each portion as soon as `writers` have written it.
 
     Those without a chain come first. A portion that is still being written when the time is over is late: it would be
     so in the next micro-batch as well, and each holds one of the writers. One that no writer has begun with is missing.
+    Time in which the worker stood still makes none late (`RunTime`).
+
     Registries are not waited for: a portion for which one has to be asked is read apart by its connector's own thread,
     which learns the schema for the next ones.
     """
+    running = LoopClock(round(2_000 * _LOOK_S), clock=clock)
 
     def write(portion: PortionSplit, batches: Iterable[pa.RecordBatch]) -> None:
-        deadline = Deadline(limits.portion)
+        deadline = Deadline(limits.portion, running)
         chain_turn = ChainTurn(DRIVERS, lambda: deadline.has_passed, urgent=True)  # a writer waits no longer for it
-        patience = Patience(0.0, limits.portion, turn=chain_turn)
+        patience = Patience(0.0, limits.portion, clock=running, turn=chain_turn, worked_s=worked_s)
         rows = (row for batch in _write_bounded(portion, batches, patience) for row in batch.to_pylist())
         for number, answer in portions(rows).items():
             if isinstance(answer, Batch | PortionLateError):
@@ -131,13 +139,23 @@ def read_in_driver(
 
     futures: dict[Future[None], PortionSplit] = {}
     for portion, batches in _plain_first(read_tasks):
+        running.begin()
         try:
             futures[writers.submit(write, portion, batches)] = portion
         except RuntimeError as error:  # no thread can be started: the portion is missing
             _log.debug("portion is left to be read apart", connector=portion.options.connector, error=str(error))
-    for unwritten in wait(futures, limits.written).not_done:
+    for unwritten in _unwritten_after(limits.written, futures, running):
         if not unwritten.cancel():  # what it still writes is in no commit
             deliver(futures[unwritten].portion, _unwritten(limits.written))
+
+
+def _unwritten_after(seconds: float, futures: Iterable[Future[None]], running: LoopClock) -> set[Future[None]]:
+    """Waits for `seconds` of the time that this loop itself runs; returns those of `futures` that are not done."""
+    deadline, unwritten = Deadline(seconds, running), set(futures)
+    while unwritten and not deadline.has_passed:
+        unwritten = wait(unwritten, min(_LOOK_S, deadline.left_s)).not_done
+        running.look()
+    return unwritten
 
 
 def _plain_first(read_tasks: Iterable[ReadTask]) -> Iterator[tuple[PortionSplit, list[pa.RecordBatch]]]:

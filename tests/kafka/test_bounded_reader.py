@@ -19,9 +19,9 @@ from compactor.storage.local import LocalStorage
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.kafka import consumers
 from connectors.source.assignment import PortionSplit
+from connectors.source.bounded_reader import ReadBudget, read_bounded
 from connectors.source.options import Timeouts
 from connectors.source.plan import SourceRange
-from connectors.source.reader import ReadBudget, read_bounded
 from tests.support.broker_source import BrokerSource, numbered_records, offsets, range_reports, records
 from tests.support.clients import client_settings
 from tests.support.engine import intake, new_state

@@ -7,6 +7,7 @@ import math
 import httpx
 import pytest
 
+from connectors.clock import LoopClock
 from connectors.errors import PortionLateError, RegistryError
 from connectors.options import read
 from connectors.registry.patience import Patience
@@ -104,3 +105,47 @@ def test_a_stop_leaves_nothing_to_wait_for() -> None:
         patience.check()
     with pytest.raises(PortionLateError, match="stopped"), patience.waiting():
         pass
+
+
+def test_time_that_the_worker_lost_makes_no_portion_late() -> None:
+    """Neither its work nor its waits count what passed while nothing of the worker ran."""
+    clock = ManualClock(0)
+    running = LoopClock(100, clock=clock)
+    patience = Patience(wait_s=1.0, total_s=1.0, clock=running)
+    clock.advance(6_000)
+    patience.check()
+    with patience.waiting():
+        clock.advance(50)
+        running.look()
+    assert patience.left_s == pytest.approx(1.0)
+    patience.check()
+
+
+@pytest.mark.parametrize("stall_ms", [0, 60, 900])
+def test_a_registry_that_drips_is_late_though_the_worker_stalls(stall_ms: int) -> None:
+    """A byte now and then, in a worker that stands still between them, is waited for as long as may be forgiven."""
+    clock = ManualClock(0)
+    running = LoopClock(100, 5_000, clock)
+    patience = Patience(wait_s=1.0, total_s=math.inf, clock=running)
+
+    def drip() -> None:
+        while True:
+            with patience.waiting():
+                clock.advance(50 + stall_ms)
+                running.look()
+
+    with pytest.raises(PortionLateError, match="did not answer"):
+        drip()
+    assert clock.at_ms <= 6_000 + 2 * (50 + stall_ms)
+
+
+def test_work_that_stops_the_worker_counts_for_its_chain() -> None:
+    """One call that keeps all threads from running is no stall that somebody else has caused."""
+    clock, worked = ManualClock(0), [3.0]
+    patience = Patience(total_s=1.0, clock=LoopClock(100, clock=clock), worked_s=lambda: worked[0])
+    worked[0] += 0.9
+    patience.check()
+    clock.advance(8_000)
+    worked[0] += 7.0
+    with pytest.raises(PortionLateError, match="longer than others can wait"):
+        patience.check()

@@ -10,10 +10,11 @@ from confluent_kafka import KafkaError, Message
 from confluent_kafka import TopicPartition as Partition
 
 from compactor.model.record import TopicPartition
-from connectors.clock import Deadline
+from connectors.clock import Deadline, LoopClock
 from connectors.source.assignment import PortionSplit
+from connectors.source.bounded_reader import BoundedRead, ReadBudget
 from connectors.source.plan import SourceRange
-from connectors.source.reader import BoundedRead, ReadBudget
+from tests.support.clocks import ManualClock
 from tests.support.memory.admin import MemoryAdmin
 from tests.support.source_options import source_options
 
@@ -35,7 +36,7 @@ def read(consumer: Any, *portions: Sequence[SourceRange], budget: ReadBudget | N
     """The rows that are read of each portion, by number."""
     options = source_options(topics=["t"])
     group = [PortionSplit(number, options, tuple(ranges), options.clients) for number, ranges in enumerate(portions)]
-    bounded = BoundedRead(group, budget or ReadBudget(), Deadline(10))
+    bounded = BoundedRead(group, budget or ReadBudget(), Deadline(10), LoopClock(500))
     for _, cursors in bounded.shares():
         bounded.run(cursors, consumer)
     return {
@@ -99,3 +100,26 @@ def _numbers(asked: Any) -> list[list[int]]:
 
 def _record(partition: int, offset: int = 0) -> Message:
     return Message(topic="t", partition=partition, offset=offset, key=b"k", value=b"v", timestamp=(1, 1))
+
+
+def test_polls_that_the_process_held_up_leave_no_portion() -> None:
+    """A process that stood still for its whole budget goes on to read."""
+    clock = ManualClock()
+
+    def consume(*_: object) -> list[Message]:
+        clock.advance(6_000)
+        return []
+
+    consumer = consumer_of([], 1)
+    consumer.consumer.consume.side_effect = consume
+    options = source_options(topics=["t"])
+    group = [PortionSplit(0, options, (SourceRange("t", "id-t", 0, 0, 1),), options.clients)]
+    running = LoopClock(500, clock=clock)
+    bounded = BoundedRead(group, ReadBudget(), Deadline(2.0, running), running)
+    consumer.consumer.position.side_effect = lambda wanted: [
+        Partition(each.topic, each.partition, int(consumer.consumer.consume.call_count == 2)) for each in wanted
+    ]
+    for _, cursors in bounded.shares():
+        bounded.run(cursors, consumer)
+    assert consumer.consumer.consume.call_count == 2, "The second poll came although 6 s had passed in the first."
+    assert [portion.portion for portion, _ in bounded.answers()] == [0]

@@ -43,6 +43,7 @@ from connectors.source.read_task import (
     read_task,
     write_transformed,
 )
+from tests.support.clocks import ManualClock
 from tests.support.engine import intake
 from tests.support.kafka import wait_until
 from tests.support.memory.cluster import MemoryCluster
@@ -182,6 +183,32 @@ def test_a_writer_that_hangs_holds_up_no_micro_batch(found: Portions) -> None:
         assert time.monotonic() - began < 5
         assert [type(delivered[1]), type(delivered[2])] == [PortionLateError, Batch]
         goes_on.set()
+
+
+class Stalling(LocalStorage):
+    """A store in whose call the whole process stands still for 8 s, by `clock`."""
+
+    def __init__(self, location: str, clock: ManualClock) -> None:
+        super().__init__(location)
+        self._clock = clock
+
+    @contextmanager
+    def open_output(self, path: str) -> Iterator[IO[bytes]]:
+        """Advances the clock, and writes once a look of others may have come."""
+        self._clock.advance(8_000)
+        time.sleep(0.2)
+        with super().open_output(path) as file:
+            yield file
+
+
+def test_a_worker_that_stood_still_finds_no_portion_late(found: Portions) -> None:
+    """Nobody's portion is read apart, and no connector for a minute, for what others have done to the process."""
+    clock, delivered = ManualClock(), dict[int, Any]()
+    options = replace(found.late.options, intake=intake(Stalling(str(found.folder), clock)), chain=None)
+    found.late = replace(found.late, options=options)
+    with ThreadPoolExecutor(2) as writers:
+        read_in_driver(found.tasks(), writers, delivered.setdefault, clock=clock)
+    assert {number: type(one) for number, one in delivered.items()} == {1: Batch, 2: Batch}
 
 
 def test_the_driver_waits_for_no_chain_for_two_seconds() -> None:
