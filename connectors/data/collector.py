@@ -67,6 +67,20 @@ def leave_out_what_lives() -> None:
     gc.freeze()
 
 
+def leave_out_library(name: str) -> None:
+    """Has the collector pass over what lives now, once for each library of this `name` that is loaded after the start.
+
+    pyiceberg makes 74,000 objects that live. With them each collection in the midst of a commit of 3,000 columns held
+    all threads for up to 0.14 s of processor time; without them for up to 0.07 s.
+    """
+    if name not in _left_out:
+        _left_out.add(name)
+        leave_out_what_lives()
+
+
+_left_out: Final[set[str]] = set()
+
+
 def decoded(decode: Callable[[Text], Result], text: Text) -> Result:
     """Returns what `decode` makes of a text, with the collector off if it is LONG. Raises what `decode` raises."""
     return decode(text) if len(text) < LONG else uncollected(lambda: decode(text))

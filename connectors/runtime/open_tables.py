@@ -15,6 +15,7 @@ from compactor.storage.object_store import ObjectStorage
 from connectors.config.connector import ConnectorConfig
 from connectors.config.secrets import is_secret
 from connectors.config.table_rules import CATALOG
+from connectors.data.collector import leave_out_library
 from connectors.known_values import remember_setting
 from connectors.placeholders import resolve
 from connectors.tables.stores import delta_options, iceberg_properties, is_rest
@@ -59,6 +60,7 @@ def _delta(
             from connectors.tables.delta import DeltaFiles
         except ImportError as error:
             raise _not_installed(connector, error) from error
+        leave_out_library("deltalake")
         where = place.sub(version.connector, version.topic, "delta")
         return DeltaFiles(where, version, delta_options(bucket), connector.snapshot_partition_by)
 
@@ -84,6 +86,7 @@ def _iceberg(
         AVAILABLE_CATALOGS[CatalogType.REST] = partial(BoundedRestCatalog, is_secret)
         properties = iceberg_properties(bucket, place.url(""), properties)
         catalog = load_catalog("keyfold", **{**properties, KEPT: kept, SNAPSHOTS: place.url("")})
+        leave_out_library(f"pyiceberg's {type(catalog).__name__}")
         files = None if bucket is None or is_rest(properties) else place
         partitions = connector.snapshot_partition_by
         return IcebergFiles(catalog, connector.iceberg_table(version.topic), own, version.connector, partitions, files)

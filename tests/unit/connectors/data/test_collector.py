@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from connectors.data.collector import LONG, decoded, leave_out_what_lives, uncollected
+from connectors.data.collector import LONG, decoded, leave_out_library, leave_out_what_lives, uncollected
 
 TIMEOUT_S = 30.0
 
@@ -65,5 +65,17 @@ def test_what_a_start_has_made_is_passed_over() -> None:
         since = len(gc.get_objects())
         assert gc.get_freeze_count() > before / 2
         assert since < before / 10
+    finally:
+        gc.unfreeze()
+
+
+def test_a_library_is_passed_over_once() -> None:
+    """What comes to be in a cycle after the first time is collected as ever."""
+    try:
+        leave_out_library("a library of this test")
+        after = gc.get_freeze_count()
+        kept = [[] for _ in range(1_000)]
+        leave_out_library("a library of this test")
+        assert gc.get_freeze_count() <= after, kept
     finally:
         gc.unfreeze()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +29,7 @@ from compactor.ports import TableVersion
 from compactor.storage.local import LocalStorage
 from connectors.tables.table_files import TableFiles
 from connectors.tables.topic_tables import TopicTables
+from tests.support.deployment import ROOT
 from tests.support.echo_server import echo_server
 from tests.support.erasure import files_with
 from tests.support.tables import SCHEMA, Disturbed, Tables, row
@@ -35,6 +38,24 @@ BOTH = pytest.mark.parametrize("kind", ["delta", "iceberg"])
 DELTA = pytest.mark.parametrize("kind", ["delta", pytest.param("iceberg", marks=pytest.mark.long)])
 """Of rules that do not depend on the format, Iceberg's commits take too long for every run of the tests."""
 AB = [row(0, "a"), row(1, "b")]
+
+
+_COUNTS = """
+import gc, sys
+from pathlib import Path
+from tests.support.tables import Tables, row
+Tables(sys.argv[1], Path(sys.argv[2])).commit([row(0, "a")])
+gc.collect()
+print(len(gc.get_objects()))
+"""
+
+
+@pytest.mark.parametrize("kind", ["iceberg", pytest.param("delta", marks=pytest.mark.long)])
+def test_a_collection_does_not_go_through_a_library(kind: str, tmp_path: Path) -> None:
+    """It would hold all threads for it again and again, in the midst of each commit."""
+    command = [sys.executable, "-c", _COUNTS, kind, str(tmp_path)]
+    ended = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
+    assert int(ended.stdout.splitlines()[-1]) < 20_000
 
 
 @BOTH
