@@ -32,7 +32,8 @@ _MANY: Final = 1_000
 """Of more partitions a poll gathers for longer in proportion: after each poll all of them are looked through."""
 _STALLED_S: Final = 0.5
 """A poll that takes longer, with all that is done with its records, shows that this process stood still: polls end
-within 0.2 s, and what they bring takes as long again. Such time is no reason to leave a portion."""
+within 0.2 s, and what they bring takes as long again. Such time is no reason to leave a portion, up to as much as the
+budget has: then others have waited twice as long for the read."""
 _REQUEST_S: Final = 2.0
 """How long (s) a question about topics may take in a bounded read; without an answer its portions are read apart."""
 _log = structlog.get_logger()
@@ -63,7 +64,7 @@ def read_bounded(
     The batches are of `record.SOURCE`: records, each partition's in order, then a row for each range that says how far
     it was read. A portion about which anything is wrong may be missing.
     """
-    running = LoopClock(round(1_000 * _STALLED_S))
+    running = LoopClock(round(1_000 * _STALLED_S), round(1_000 * budget.seconds))
     deadline = Deadline(budget.seconds, running)
     for group in _groups(portions):
         bounded_read = BoundedRead(group, budget, deadline, running)

@@ -74,7 +74,7 @@ def test_a_library_is_passed_over_once() -> None:
     try:
         leave_out_library("a library of this test")
         after = gc.get_freeze_count()
-        kept = [[] for _ in range(1_000)]
+        kept = [[number] for number in range(1_000)]
         leave_out_library("a library of this test")
         assert gc.get_freeze_count() <= after, kept
     finally:

@@ -114,7 +114,7 @@ def test_polls_that_the_process_held_up_leave_no_portion() -> None:
     consumer.consumer.consume.side_effect = consume
     options = source_options(topics=["t"])
     group = [PortionSplit(0, options, (SourceRange("t", "id-t", 0, 0, 1),), options.clients)]
-    running = LoopClock(500, clock=clock)
+    running = LoopClock(500, 6_000, clock)
     bounded = BoundedRead(group, ReadBudget(), Deadline(2.0, running), running)
     consumer.consumer.position.side_effect = lambda wanted: [
         Partition(each.topic, each.partition, int(consumer.consumer.consume.call_count == 2)) for each in wanted
