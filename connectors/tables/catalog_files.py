@@ -6,20 +6,12 @@ answers as a catalog, or may write the files of metadata, could else have any fi
 
 from __future__ import annotations
 
-import bz2
 import os
-import zlib
 from collections.abc import Mapping
 from typing import Any, Final, Self
 from urllib.parse import urlparse
 
-import pyarrow as pa
 from msgspec import Struct
-from pyiceberg.avro.codecs import KNOWN_CODECS
-from pyiceberg.avro.codecs.bzip2 import BZip2Codec
-from pyiceberg.avro.codecs.deflate import DeflateCodec
-from pyiceberg.avro.codecs.snappy_codec import SnappyCodec
-from pyiceberg.avro.codecs.zstandard_codec import ZStandardCodec
 from pyiceberg.catalog import WAREHOUSE_LOCATION
 from pyiceberg.io import PY_IO_IMPL, FileIO, InputFile, InputStream, OutputFile, load_file_io
 
@@ -34,10 +26,7 @@ SNAPSHOTS: Final = "keyfold.snapshots"
 _SHOWN: Final = 200
 """Characters of a location that a refusal quotes."""
 WHOLE_BYTES: Final = 64 << 20
-"""Bytes that are read of a file at once, and that a block of Avro may unfold to. A manifest of 100,000 files has 20 MB;
-who answers as a catalog could else name one of any size, which took all memory."""
-_NUMBER: Final = 5
-"""Bytes of the largest number of 32 bits, if each has 7 of them."""
+"""Bytes that are read at once of a file of data; who answers as a catalog could else name one that takes all memory."""
 
 
 class FileBounds(Struct, frozen=True):
@@ -198,57 +187,6 @@ class _Pieces:
             )
         data: bytes = self._stream.read(size)
         return data
-
-
-class _Deflate(DeflateCodec):
-    @staticmethod
-    def decompress(data: bytes) -> bytes:
-        return _bounded(zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, WHOLE_BYTES + 1))
-
-
-class _BZip2(BZip2Codec):
-    @staticmethod
-    def decompress(data: bytes) -> bytes:
-        return _bounded(bz2.BZ2Decompressor().decompress(data, WHOLE_BYTES + 1))
-
-
-class _ZStandard(ZStandardCodec):
-    @staticmethod
-    def decompress(data: bytes) -> bytes:
-        with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as unfolding:
-            return _bounded(unfolding.read(WHOLE_BYTES + 1))
-
-
-class _Snappy(SnappyCodec):
-    @staticmethod
-    def decompress(data: bytes) -> bytes:
-        """See SnappyCodec. A block begins with its unfolded size, 7 bits a byte, and takes no more memory.
-
-        Raises ValueError, and ImportError without Snappy's library, which is an extra of pyiceberg's.
-        """
-        size = shift = 0
-        for byte in data[:_NUMBER]:
-            size |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                break
-        _check_size(size)
-        unfolded: bytes = SnappyCodec.decompress(data)
-        return unfolded
-
-
-def _bounded(data: bytes) -> bytes:
-    """Returns the beginning of an unfolded block. Raises ValueError if that may not be all of it."""
-    _check_size(len(data))
-    return data
-
-
-def _check_size(size: int) -> None:
-    if size > WHOLE_BYTES:
-        raise ValueError(f"a block of its Avro unfolds to more than {WHOLE_BYTES:,} bytes")
-
-
-KNOWN_CODECS.update({"deflate": _Deflate, "bzip2": _BZip2, "snappy": _Snappy, "zstandard": _ZStandard})
 
 
 def _place(location: str) -> tuple[str, ...] | None:

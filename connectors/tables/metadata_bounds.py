@@ -5,17 +5,17 @@ Who may write these files, or answers as the catalog that names them, could make
 
 from __future__ import annotations
 
-import bz2
 import gzip
 import io
 import json
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from threading import Lock
 from typing import Any, Final
 
-from msgspec import Struct
 from pyiceberg.io import InputFile
+
+from connectors.tables.avro_blocks import PLAIN, AvroReader, avro_header, avro_number, unfolded
 
 METADATA_BYTES: Final = 8 << 20
 """How large a table's metadata may be, from a file or over REST. A column takes some 130 bytes in it for each set of
@@ -31,9 +31,10 @@ MANIFEST_RECORDS: Final = 200_000
 IN_ALL_BYTES: Final = 256 << 20
 """How large all of them may be that one version of a table is read by. As Python's objects they take ten times that."""
 _AVRO: Final = b"Obj\x01"
+_CODEC: Final = b"avro.codec"
 _SYNC: Final = 16
-_LONGEST_NUMBER: Final = 10
-"""Bytes of the longest number in Avro, of 64 bits."""
+"""Bytes of the mark after the header, and after each block."""
+_TOO_LARGE: Final = "it has more than {:,} bytes"
 
 
 class MetadataBudget:
@@ -69,14 +70,18 @@ class MetadataFile(InputFile):
         return self._inner.exists()
 
     def open(self, seekable: bool = True) -> io.BytesIO:  # noqa: FBT001, FBT002  # pyiceberg's
-        """Returns its content. Raises ValueError if that is not within the bounds."""
+        """Returns its content, which is not compressed if it is Avro. Raises ValueError if it is beyond the bounds."""
         with self._inner.open(seekable) as stream:
             head = _read(stream, len(_AVRO))
             is_avro = head == _AVRO
             most = MANIFEST_BYTES if is_avro else METADATA_BYTES
             data = head + _read(stream, most + 1 - len(head))
         try:
-            self._budget.take(_checked_avro(data) if is_avro else _checked_json(data, self.location))
+            if is_avro:
+                data, size = _plain_avro(data)
+            else:
+                size = _checked_json(data, self.location)
+            self._budget.take(size)
         except (ValueError, TypeError, EOFError, OSError, zlib.error) as error:
             raise ValueError(f"{self.location[:200]!r}, which is a file of the table's metadata: {error}") from error
         return io.BytesIO(data)
@@ -99,76 +104,35 @@ def _checked_json(data: bytes, location: str) -> int:
     return len(data)
 
 
-def _checked_avro(data: bytes) -> int:
-    """Returns how many bytes the records of an Avro file take, decompressed.
+def _plain_avro(data: bytes) -> tuple[bytes, int]:
+    """Returns an Avro file without its compression, and how many bytes its records take.
 
-    Raises ValueError if these, or they, are more than are allowed, or what no manifest is; EOFError if it is cut.
+    pyiceberg unfolds no block itself, so what is counted here is what it reads. Raises ValueError if records or bytes
+    are more than are allowed, or for what no manifest is; EOFError if it is cut.
     """
     _check_size(len(data), MANIFEST_BYTES)
-    reader = _Reader(data, len(_AVRO))
+    reader = AvroReader(data, len(_AVRO))
     meta = reader.header()
     _check_schema(json.loads(meta.get(b"avro.schema", b"null")), {})
-    size_of = _SIZES.get(meta.get(b"avro.codec", b"null"))
-    if size_of is None:
-        raise ValueError("it is compressed in a way that is not known")
-    reader.skip(_SYNC)
+    codec, meta[_CODEC] = meta.get(_CODEC, PLAIN), PLAIN
+    parts = [_AVRO, avro_header(meta), reader.take(_SYNC)]
     records = size = 0
     while not reader.is_at_end:
-        records += reader.number()
-        size += size_of(reader.text(), MANIFEST_BYTES - size)
-        reader.skip(_SYNC)
-        if not 0 <= records <= MANIFEST_RECORDS:
+        count, block = reader.number(), reader.text()
+        records += count
+        if count < 0 or records > MANIFEST_RECORDS:
             raise ValueError(f"it has more than {MANIFEST_RECORDS:,} records")
-        _check_size(size, MANIFEST_BYTES)
-    return size
+        plain = unfolded(codec, block, MANIFEST_BYTES - size)
+        if plain is None:
+            raise ValueError(_TOO_LARGE.format(MANIFEST_BYTES))
+        size += len(plain)
+        parts += [avro_number(count), avro_number(len(plain)), plain, reader.take(_SYNC)]
+    return b"".join(parts), size
 
 
 def _check_size(size: int, most: int) -> None:
     if size > most:
-        raise ValueError(f"it has more than {most:,} bytes")
-
-
-class _Reader(Struct):
-    """Reads numbers and texts of an Avro file from `at` on. Raises EOFError at its end, ValueError for what is none."""
-
-    data: bytes
-    at: int
-
-    @property
-    def is_at_end(self) -> bool:
-        return self.at >= len(self.data)
-
-    def number(self) -> int:
-        value = shift = 0
-        for byte in self.data[self.at : self.at + _LONGEST_NUMBER]:
-            self.at += 1
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if not byte & 0x80:
-                return (value >> 1) ^ -(value & 1)
-        raise EOFError("it ends within a number")
-
-    def text(self) -> bytes:
-        size = self.number()
-        start = self.at
-        self.skip(size)
-        return self.data[start : self.at]
-
-    def skip(self, size: int) -> None:
-        if size < 0 or self.at + size > len(self.data):
-            raise EOFError("it ends too early")
-        self.at += size
-
-    def header(self) -> dict[bytes, bytes]:
-        """Reads the map at the beginning."""
-        meta: dict[bytes, bytes] = {}
-        while count := self.number():
-            if count < 0:  # its size follows, for who skips it
-                self.number()
-            for _ in range(abs(count)):
-                name = self.text()
-                meta[name] = self.text()
-        return meta
+        raise ValueError(_TOO_LARGE.format(most))
 
 
 def _check_schema(schema: Any, takes: dict[str, bool]) -> bool:
@@ -209,50 +173,9 @@ def _check_type(kind: Any, schema: Mapping[str, Any], takes: dict[str, bool]) ->
     return True
 
 
-def _plain_size(data: bytes, most: int) -> int:  # noqa: ARG001  # of a known length
-    return len(data)
-
-
-def _deflate_size(data: bytes, most: int) -> int:
-    return len(zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, most + 1))
-
-
-def _bzip2_size(data: bytes, most: int) -> int:
-    return len(bz2.BZ2Decompressor().decompress(data, most + 1))
-
-
-def _snappy_size(data: bytes, most: int) -> int:  # noqa: ARG001  # it says its own length first
-    size = shift = 0
-    for byte in data[:5]:
-        size |= (byte & 0x7F) << shift
-        shift += 7
-        if not byte & 0x80:
-            return size
-    raise ValueError("it is no Snappy")
-
-
-def _zstandard_size(data: bytes, most: int) -> int:
-    from zstandard import ZstdDecompressor, ZstdError
-
-    try:
-        with ZstdDecompressor().stream_reader(io.BytesIO(data)) as stream:
-            return len(_read(stream, most + 1))
-    except ZstdError as error:
-        raise ValueError(str(error)) from error
-
-
 def _read(stream: Any, most: int) -> bytes:
     """Reads up to `most` bytes: a stream may give fewer at a time."""
     data = bytearray()
     while len(data) < most and (piece := stream.read(most - len(data))):
         data += piece
     return bytes(data)
-
-
-_SIZES: Final[dict[bytes, Callable[[bytes, int], int]]] = {
-    b"null": _plain_size,
-    b"deflate": _deflate_size,
-    b"bzip2": _bzip2_size,
-    b"snappy": _snappy_size,
-    b"zstandard": _zstandard_size,
-}

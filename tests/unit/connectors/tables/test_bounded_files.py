@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import bz2
-import zlib
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.avro.codecs import KNOWN_CODECS
 from pyiceberg.io import load_file_io
 from pyiceberg.manifest import read_manifest_list
 
 from connectors.tables.catalog_files import WHOLE_BYTES, BoundedFiles, FileBounds
-
-BOMB = bytes(WHOLE_BYTES + 1)
-FOLDED = {
-    "deflate": zlib.compress(BOMB)[2:-4],
-    "bzip2": bz2.compress(BOMB),
-    "zstandard": pa.compress(BOMB, "zstd", asbytes=True),
-}
 
 
 @pytest.fixture
@@ -47,21 +37,3 @@ def test_a_large_data_file_is_read_in_pieces(files: BoundedFiles, tmp_path: Path
     assert len(opened) > WHOLE_BYTES
     with opened.open() as stream:
         assert pq.read_table(stream, columns=["n"]).to_pydict() == {"n": [1, 2]}
-
-
-@pytest.mark.parametrize("codec", FOLDED)
-def test_a_block_that_unfolds_to_any_size_is_refused(codec: Any) -> None:
-    """A few KiB of a manifest would else take gigabytes; what fits is unfolded."""
-    known: Any = KNOWN_CODECS[codec]
-    with pytest.raises(ValueError, match="unfolds to more than"):
-        known.decompress(FOLDED[codec])
-    assert known.decompress(known.compress(b"abc" * 1_000)[0]) == b"abc" * 1_000
-
-
-def test_a_block_of_snappy_is_refused_by_the_size_that_it_names() -> None:
-    """Snappy makes room for that size before it reads on. Its library is an extra of pyiceberg's."""
-    known: Any = KNOWN_CODECS["snappy"]
-    with pytest.raises(ValueError, match="unfolds to more than"):
-        known.decompress(b"\x81\x80\x80\x20" + b"\0" * 8)  # WHOLE_BYTES + 1
-    with pytest.raises(ImportError, match="Snappy"):
-        known.decompress(b"\x80\x80\x80\x20" + b"\0" * 8)
