@@ -11,8 +11,10 @@ import msgspec
 import pytest
 
 from connectors.converters.json.values import exact
+from connectors.data.bounds import DEEPEST
 from connectors.data.json_parts import LARGE, decoded_in_parts
 from connectors.data.pace import limited
+from connectors.errors import DataError
 
 DECODERS = {"plain": msgspec.json.Decoder(), "exact": msgspec.json.Decoder(float_hook=exact)}
 TEXTS = ["", "a", 'q"uote', "back\\slash", "\\\\", '\\"', "[", "]", "{", "}", ",", ":", "ä€😀", "\n\t", 'x,"y":{1]']
@@ -65,12 +67,91 @@ def test_any_json_is_what_one_call_makes_of_it(kind: str) -> None:
     assert 100 < refused < 600
 
 
-@pytest.mark.parametrize("sent", [b"{%s}", b"[%s]", b'{"a":{%s}}', b"[1,%s]", b'{"a":1,%s}', b"[%s,1]", b"[1,%s,2]"])
+BLANKS = [
+    b"{%s}",
+    b"[%s]",
+    b'{"a":{%s}}',
+    b"[1,%s]",
+    b'{"a":1,%s}',
+    b"[%s,1]",
+    b"{%s,1}",
+    b"[1,%s,2]",
+    b"[1,%s",
+    b"[%s",
+]
+
+
+@pytest.mark.parametrize("sent", BLANKS)
 def test_blanks_are_members_of_nothing(sent: bytes) -> None:
-    """However many there are."""
+    """However many there are; the error says the byte that one call does."""
     filled = sent % (b" " * 100)
-    wanted = outcome(DECODERS["plain"].decode, filled)
-    assert outcome(decoded_in_parts, DECODERS["plain"].decode, filled, 8, 8) == wanted
+    wanted = said(DECODERS["plain"].decode, filled)
+    assert said(decoded_in_parts, DECODERS["plain"].decode, filled, 24, 8) == wanted
+
+
+MOST = 8 << 20
+
+
+def deep(levels: int) -> bytes:
+    """Returns 8 MiB of JSON in lists and objects by turns, each with a member before and after the large one."""
+    inner = b"[" + b"1," * (MOST // 2) + b"1]"
+    for level in range(levels):
+        inner = b"[0," + inner + b",0]" if level % 2 else b'{"a":0,"b": ' + inner + b',"c":0}'
+    return inner
+
+
+SHAPES = {
+    "a list": deep(0),
+    "within five": deep(5),
+    "within twenty": deep(20),
+    "within as many as may be": deep(DEEPEST - 1),
+    "blanks between commas": b"[" + b"1," * (MOST // 4) + b" " * (MOST // 2) + b",1]",
+    "blanks before the end": b'{"a":[' + b"1," * (MOST // 4) + b" " * (MOST // 2) + b"]}",
+    "blanks around": b"[1," + (b" " * (MOST // 8) + b"1" + b" " * (MOST // 8) + b",") * 4 + b"1]",
+    "without its end": b"[" + b"1," * (MOST // 2) + b"1",
+    "without its ends": b'{"a":[[' + b"1," * (MOST // 2) + b"1]",
+    "with another end": b"[" + b"1," * (MOST // 2) + b"1}",
+    "with more after its end": b"[[" + b"1," * (MOST // 2) + b"1]] 1",
+    "without a colon": b'{"a" [' + b"1," * (MOST // 2) + b"1]}",
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_no_call_decodes_more_than_what_is_not_large(name: str) -> None:
+    """Whatever the shape, valid or not, no other thread waits for longer than for LARGE bytes."""
+    decode, calls = DECODERS["plain"].decode, list[int]()
+
+    def counted(part: bytes) -> Any:
+        calls.append(len(part))
+        return decode(part)
+
+    sent = SHAPES[name]
+    made, wanted = said(decoded_in_parts, counted, sent), said(decode, sent)
+    assert (isinstance(made, str) and isinstance(wanted, str)) or made == wanted
+    assert max(calls) <= LARGE + 2
+
+
+def test_large_members_that_are_too_deep_are_refused() -> None:
+    """Before they are decoded: without a schema no value may be so deep."""
+    with pytest.raises(DataError, match="nested deeper than 200 levels"):
+        decoded_in_parts(DECODERS["plain"].decode, deep(DEEPEST))
+
+
+@pytest.mark.parametrize("letter", [b"a", rb"\"", rb"\\", rb"\u00e9"])
+def test_a_key_may_be_as_large_as_its_value(letter: bytes) -> None:
+    """Its end is looked for a part at a time."""
+    key = letter * (MOST // 2 // len(letter))
+    sent = b'{"' + key + b'" : [' + b"1," * (MOST // 4) + b"1],\n" + b'"' + key + b'":2,"b":[2]}'
+    wanted = DECODERS["plain"].decode(sent)
+    assert decoded_in_parts(DECODERS["plain"].decode, sent) == wanted
+
+
+def said(decode: Any, *args: Any) -> Any:
+    """Returns what a call gives, or the text of its error."""
+    try:
+        return decode(*args)
+    except msgspec.DecodeError as error:
+        return str(error)
 
 
 @pytest.mark.parametrize("sent", [b"[%s1]", b"[1%s]", b'{"a":{"b":%s1}}'])
