@@ -19,7 +19,7 @@ _SNAPPY_NUMBER: Final = 5
 """Bytes of the longest number with which such a block says how much that is, of 32 bits."""
 
 
-class AvroReader(Struct):
+class AvroFileReader(Struct):
     """Reads numbers and texts of an Avro file from `at` on. Raises EOFError at its end."""
 
     data: bytes

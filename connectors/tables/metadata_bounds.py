@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from pyiceberg.io import InputFile
 
-from connectors.tables.avro_blocks import PLAIN, AvroReader, avro_header, avro_number, unfolded
+from connectors.tables.avro_blocks import PLAIN, AvroFileReader, avro_header, avro_number, unfolded
 
 METADATA_BYTES: Final = 8 << 20
 """How large a table's metadata may be, from a file or over REST. A column takes some 130 bytes in it for each set of
@@ -111,7 +111,7 @@ def _plain_avro(data: bytes) -> tuple[bytes, int]:
     are more than are allowed, or for what no manifest is; EOFError if it is cut.
     """
     _check_size(len(data), MANIFEST_BYTES)
-    reader = AvroReader(data, len(_AVRO))
+    reader = AvroFileReader(data, len(_AVRO))
     meta = reader.header()
     _check_schema(json.loads(meta.get(b"avro.schema", b"null")), {})
     codec, meta[_CODEC] = meta.get(_CODEC, PLAIN), PLAIN

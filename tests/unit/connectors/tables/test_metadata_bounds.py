@@ -22,7 +22,7 @@ from pyiceberg.manifest import read_manifest_list
 from zstandard import ZstdCompressor
 
 from compactor.errors import SnapshotError
-from connectors.tables.avro_blocks import AvroReader, avro_header, avro_number
+from connectors.tables.avro_blocks import AvroFileReader, avro_header, avro_number
 from connectors.tables.catalog_files import BoundedFiles, FileBounds
 from connectors.tables.iceberg_paths import paths_of
 from connectors.tables.metadata_bounds import (
@@ -152,7 +152,7 @@ def test_pyiceberg_reads_manifests_of_each_codec(tmp_path: Path, codec: str) -> 
     files = BoundedFiles(PyArrowFileIO(), FileBounds(tmp_path.as_uri(), "", ""))
     (path,) = tmp_path.rglob("snap-*.avro")
     (wanted,) = read_manifest_list(files.new_input(str(path)))
-    plain = AvroReader(files.new_input(str(path)).open().read(), 4)
+    plain = AvroFileReader(files.new_input(str(path)).open().read(), 4)
     meta = plain.header() | {b"avro.codec": codec.encode()}
     sync, count, block = plain.take(16), plain.number(), plain.text()
     path.write_bytes(b"Obj\x01" + avro_header(meta) + sync + avro_number(count) + text(FOLDED[codec](block)) + sync)
