@@ -82,6 +82,8 @@ class Snapshots:
         self._folders = None if place is None else SnapshotFolders(snapshot_storage(place), catalog.storage, keep)
         # Which topics wait after a failure; replaced by `failed` and after each `take`.
         self._backoff = SnapshotBackoff()
+        # By topic: when (ms) its newest snapshot was last seen to say all that a new one would. Changed by `take`.
+        self._unchanged: dict[str, int] = {}
         self._quarantine = quarantine
         self._uncertain = uncertain
         # What makes columns of keys and values; None: they are columns of bytes. Set before the first snapshot.
@@ -92,8 +94,9 @@ class Snapshots:
     def due(self, now_ms: int) -> bool:
         """Returns whether snapshot.interval.ms has passed since the newest snapshot of a topic that can have one.
 
-        Not while topics wait for their next try after what `failed` was called with, nor while another connector takes
-        a typed snapshot: that may last for an hour, in which folds and vacuum go on.
+        Or since it was seen that nothing has changed since that one. Not while topics wait for their next try after
+        what `failed` was called with, nor while another connector takes a typed snapshot: that may last for an hour, in
+        which folds and vacuum go on.
         """
         if self._folders is None or (self.typed is not None and ONE_TYPED.locked()):
             return False
@@ -158,7 +161,8 @@ class Snapshots:
                 taken += self._try(self._folders, topic, now_ms, asked=asked, again=again)
             except SnapshotError as error:
                 refused[topic] = error
-        self._succeeded({snapshot.topic for snapshot in taken})
+        unchanged = {topic for topic in topics if self._unchanged.get(topic) == now_ms}
+        self._succeeded({snapshot.topic for snapshot in taken} | unchanged)
         for first in refused.values():
             raise type(first)(first.message, first.action, frozenset(refused)) from first
         return tuple(taken)
@@ -205,7 +209,7 @@ class Snapshots:
         interval_ms, topics = self._settings.snapshot_interval_ms, self._topics(state)
         if interval_ms < 0:
             return []
-        old = [topic for topic in topics if _is_old(state, topic, interval_ms, now_ms)]
+        old = [topic for topic in topics if _is_old(state, topic, self._unchanged.get(topic), interval_ms, now_ms)]
         return self._backoff.due(topics, old, now_ms)
 
     def _topics(self, state: CatalogState) -> list[str]:
@@ -264,7 +268,9 @@ class Snapshots:
         inputs = self._inputs(place, state, topic)
         newest = find_repeated(place, state, topic, inputs)
         if newest and not again and manifest.is_fresh(newest.manifest, inputs, now_ms):
-            _log.info("nothing has changed since the newest snapshot", topic=topic, id=newest.id)
+            self._unchanged[topic] = now_ms
+            say = _log.info if asked else _log.debug  # by interval it would be a line of each idle topic each time
+            say("nothing has changed since the newest snapshot", topic=topic, id=newest.id)
             return None
         before, named = listing.list_ids(place, state, topic), listing.ids(state, topic)
         pinned = pins.pinned_ids(place, state.snapshots_of(topic))
@@ -288,6 +294,7 @@ class Snapshots:
         except FencedError:
             folders.withdraw(state, taken)
             raise
+        self._unchanged.pop(topic, None)
         _log.info("snapshot taken", topic=topic, id=taken.id, records=taken.records, bytes=taken.bytes)
         if inputs.typed is not None:
             _warn_of_misfits(place, taken)
@@ -375,10 +382,16 @@ def _hidden(state: CatalogState, topic: str, why: str) -> SnapshotHiddenError:
     )
 
 
-def _is_old(state: CatalogState, topic: str, interval_ms: int, now_ms: int) -> bool:
-    """Returns whether a snapshot is due, by the one committed last; a clock set back neither stops nor repeats them."""
+def _is_old(state: CatalogState, topic: str, unchanged_ms: int | None, interval_ms: int, now_ms: int) -> bool:
+    """Returns whether a snapshot is due, by the one committed last; a clock set back neither stops nor repeats them.
+
+    `unchanged_ms` is when that one was last seen to be as a new one would be, None if it was not.
+    """
     newest = next(reversed(state.snapshots_of(topic)), None)
-    return newest is None or now_ms - newest.created_ms >= interval_ms or newest.created_ms > now_ms
+    if newest is None:
+        return True
+    last_ms = newest.created_ms if unchanged_ms is None else unchanged_ms
+    return now_ms - last_ms >= interval_ms or last_ms > now_ms
 
 
 def _warn_of_misfits(place: Storage, taken: AddSnapshot) -> None:

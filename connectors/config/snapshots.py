@@ -75,8 +75,8 @@ class SnapshotConfig(BaseModel):
     snapshot_interval_ms: Annotated[Long, or_minus_one("only at the end of `--once` and by command", least=1)] = (
         _snapshots("snapshot.interval.ms", "-1", unit="ms", importance="medium")
     )
-    """Time between snapshots of a running connector. A snapshot is the folded log: everything that is published is
-    fully folded first, whatever the dirty ratio."""
+    """Time between snapshots of a running connector, of topics that have changed. A snapshot is the folded log:
+    everything that is published is fully folded first, whatever the dirty ratio."""
     snapshot_mode: Annotated[Literal["latest", "append"], ANY_CASE] = _snapshots(
         "snapshot.mode", "latest", importance="medium"
     )

@@ -108,7 +108,7 @@ class MaintenanceThread(CancellableJob):
             self._next_vacuum_ms = self._clock.monotonic_ms() + VACUUM_EVERY_MS
 
     def _take_snapshot(self) -> None:
-        """Takes a snapshot when one is due; if there was nothing to take, tries again after a minute.
+        """Takes snapshots when one is due, of topics that have changed; what cannot be taken is tried after a minute.
 
         Many connectors that are due at once find the turn of typed snapshots taken: each tries again as soon as it is
         free. A minute later they would all meet again, and one of them be served. One that held the turn for a minute
@@ -118,14 +118,15 @@ class MaintenanceThread(CancellableJob):
         waiting = not self._schedule.snapshots or self._clock.monotonic_ms() < self._next_snapshot_ms
         if waiting or not self._maintenance.snapshots.due(now_ms):
             return
-        began_ms = self._clock.monotonic_ms()
+        began_ms, snapshots = self._clock.monotonic_ms(), self._maintenance.snapshots
         try:
-            taken = self._maintenance.snapshot(now_ms, asked=False)
+            taken = self._maintenance.snapshot(now_ms, asked=False, again=False)
+            is_over = bool(taken) or not snapshots.due(self._clock.now_ms())
         except (SnapshotStorageError, SnapshotError) as error:  # folds, publishing and vacuum go on without snapshots
-            self._maintenance.snapshots.failed(error, self._clock.now_ms())
-            taken = ()
+            snapshots.failed(error, self._clock.now_ms())
+            taken, is_over = (), False
         ended_ms = self._clock.monotonic_ms()
-        if taken and self._maintenance.snapshots.typed is not None:
+        if taken and snapshots.typed is not None:
             self._next_snapshot_ms = ended_ms + (ended_ms - began_ms)
-        elif not taken and not self._maintenance.snapshots.lost_turn:
+        elif not is_over and not snapshots.lost_turn:
             self._next_snapshot_ms = ended_ms + SNAPSHOT_RETRY_MS

@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
-from compactor.errors import SnapshotError, StoppedError
+from compactor.errors import SnapshotError, SnapshotStorageError, StoppedError
 from compactor.settings import CompactionPolicy
-from compactor.snapshot import listing, manifest
+from compactor.snapshot import listing, location, manifest
 from compactor.snapshot.snapshots import Snapshots
 from compactor.storage.local import LocalStorage
 from tests.support.brokerless import BrokerlessConnector
@@ -69,11 +69,15 @@ class Repeated:
         self.connector.publish()
         self.connector.cleaner.clean(0)
 
+    @property
+    def snapshots(self) -> Snapshots:
+        """What takes them, as a run of a connector has it."""
+        parts = (self.spark, self.connector.catalog, self.connector.quarantine)
+        return Snapshots(*parts, self.broker, self.settings, self.place, frozenset)
+
     def take(self, now_ms: int, *, again: bool = False) -> int:
         """Takes a snapshot; returns how many were taken."""
-        parts = (self.spark, self.connector.catalog, self.connector.quarantine)
-        snapshots = Snapshots(*parts, self.broker, self.settings, self.place, frozenset)
-        return len(snapshots.take(now_ms, again=again))
+        return len(self.snapshots.take(now_ms, again=again))
 
     @property
     def folder(self) -> str:
@@ -168,6 +172,36 @@ def test_a_snapshot_is_repeated_where_readers_have_more_time_now(repeated: Repea
     _safe(2 * DAY)(repeated)
     assert repeated.take(2000) == 1
     assert repeated.take(3000) == 0
+
+
+def test_an_idle_topic_keeps_its_snapshots(repeated: Repeated) -> None:
+    """By interval it is looked at, and none is taken that pushes older ones out, until something has changed."""
+    repeated.settings = replace(repeated.settings, snapshot_interval_ms=100, snapshot_retention_count=2)
+    repeated.take(0)
+    repeated.add(row(0, 3, b"d", b"3"))
+    repeated.take(50)
+    before, snapshots = repeated.ids(), repeated.snapshots
+    looks: list[int] = []
+    for now_ms in range(50, 1_050, 10):
+        if snapshots.due(now_ms):
+            looks.append(now_ms)
+            assert snapshots.take(now_ms, asked=False, again=False) == ()
+    assert (looks, repeated.ids()) == ([*range(150, 1_050, 100)], before)
+    repeated.add(row(0, 4, b"e", b"4"))
+    assert (snapshots.due(1_049), snapshots.due(1_050)) == (False, True)
+    assert len(snapshots.take(1_050, asked=False, again=False)) == 1
+    assert (snapshots.due(1_149), snapshots.due(1_150)) == (False, True)
+
+
+def test_a_location_that_answers_again_is_no_failure_though_nothing_has_changed(repeated: Repeated) -> None:
+    """What `describe` shows of it is over with the next look."""
+    repeated.settings = replace(repeated.settings, snapshot_interval_ms=100)
+    repeated.take(0)
+    snapshots = repeated.snapshots
+    snapshots.failed(SnapshotStorageError("away"), 100)
+    assert location.read_note(repeated.connector.storage) is not None
+    assert snapshots.take(DAY // 4, asked=False, again=False) == ()
+    assert location.read_note(repeated.connector.storage) is None
 
 
 @pytest.mark.parametrize(("since_ms", "taken"), [(DAY // 2, 0), (DAY // 2 + 1, 1), (3 * DAY, 1)])

@@ -57,8 +57,8 @@ class Work:
     def due(self, now_ms: int) -> bool:
         return self.snapshots_due
 
-    def snapshot(self, now_ms: int, *, asked: bool) -> tuple[object, ...]:
-        assert not asked
+    def snapshot(self, now_ms: int, *, asked: bool, again: bool) -> tuple[object, ...]:
+        assert (asked, again) == (False, False), "By interval nothing is repeated."
         self.did.append("snapshot")
         if self.snapshot_fails:
             raise self.snapshot_fails
@@ -113,6 +113,22 @@ def test_a_snapshot_without_anything_to_take_is_tried_again_later() -> None:
     assert [after(thread, clock, work, ms) for ms in (pause_ms, 0)] == [["snapshot"], ["snapshot"]]
     work.taken, work.lost_turn = (), True
     assert [after(thread, clock, work, 0) for _ in range(2)] == [["snapshot"], ["snapshot"]], "Another had its turn."
+
+
+def test_topics_that_have_not_changed_hold_up_no_snapshot() -> None:
+    """None is due any more then, and what changes a second later has its snapshot when its interval is over."""
+    work, clock = Work(), ManualClock()
+    thread, _ = background(work, clock, MaintenanceSchedule(initial_delay_ms=10**9, backoff_ms=0))
+    thread._next_vacuum_ms = 10**12
+
+    def unchanged() -> None:
+        work.snapshots_due = False
+
+    work.snapshots_due, work.takes = True, unchanged
+    did = [after(thread, clock, work, 0)]
+    work.snapshots_due, work.takes = True, lambda: None
+    did.append(after(thread, clock, work, 1_000))
+    assert did == [["snapshot"], ["snapshot"]]
 
 
 def test_a_long_typed_snapshot_leaves_the_turn_to_others_for_as_long() -> None:
