@@ -12,12 +12,13 @@ _KEPT: Final = ".keep"
 """The end of a file next to an archive of `keyfold package`, as the archive's path may stand in a worker file."""
 _UNUSED_S: Final = 7 * 86_400
 """A new one takes half a minute; below this, two versions that are run in turn would make theirs each time."""
-_HELD: Final[list[int]] = []
-"""Locked files of the archives that this process uses, until it ends: executors that start later ask for them."""
 
 
 def hold(archive: Path, now_s: float) -> bool:
-    """Marks `archive` as used by this process until that ends; returns whether the file is there."""
+    """Marks `archive` as used by this process until that ends; returns whether the file is there.
+
+    The file stays open, and locked, for as long: executors that start later ask for it.
+    """
     try:
         descriptor = os.open(archive, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -25,7 +26,6 @@ def hold(archive: Path, now_s: float) -> bool:
     with suppress(OSError):  # one that this account cannot change it does not remove either
         fcntl.flock(descriptor, fcntl.LOCK_SH)
         os.utime(archive, (now_s, archive.stat().st_mtime))
-    _HELD.append(descriptor)
     return archive.exists()
 
 

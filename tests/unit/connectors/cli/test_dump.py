@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from connectors.cli.commands.dump import shows_text
 from connectors.errors import UsageError
 from connectors.operations.dump import only_topic
 from tests.support.cli import connector_file, execute, invoke, keep, row, worker_file
@@ -104,6 +107,21 @@ def test_a_terminal_shows_text_unless_told_otherwise(
     monkeypatch.setattr("connectors.cli.commands.dump.shows_text", lambda given: given is None or given)
     assert invoke(*_dump(tmp_path, more=told)).stdout == (text if readable else base64)
     assert text != base64
+
+
+@pytest.mark.parametrize("told", [None, True, False])
+def test_who_looks_at_a_terminal_sees_text(monkeypatch: pytest.MonkeyPatch, *, told: bool | None) -> None:
+    """Whatever kind of terminal it is; a pipe and a file are none, and what is said in the command counts in each."""
+    outer, inner = os.openpty()
+    reader, writer = os.pipe()
+    with os.fdopen(inner, "w") as terminal, os.fdopen(writer, "w") as pipe:
+        shown = []
+        for out in (terminal, pipe):
+            monkeypatch.setattr(sys, "stdout", out)
+            shown.append(shows_text(told))
+    os.close(outer)
+    os.close(reader)
+    assert shown == ([True, False] if told is None else [told] * 2)
 
 
 def test_dump_shows_text_to_a_person(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -81,6 +82,26 @@ def test_it_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert first.stat().st_mtime_ns == stamp
     monkeypatch.setattr(executor_archive, "versions", lambda _: {"keyfold": "9"})
     assert ensure_archive(tmp_path).file != first
+
+
+def test_an_archive_stays_while_its_process_lives_and_old_ones_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was there as well as one that is made now, which removes what nobody has used for a week."""
+    monkeypatch.setattr(executor_archive, "files", lambda _: list(files([]))[:0])
+    made = ensure_archive(tmp_path / "a").file
+    there = tmp_path / "b" / made.relative_to(tmp_path / "a")
+    there.parent.mkdir(parents=True)
+    shutil.copy(made, there)
+    assert ensure_archive(tmp_path / "b").file == there
+    old = there.with_name("keyfold-old.tar")
+    old.touch()
+    for file in (made, there, old):
+        os.utime(file, (0, 0))
+    monkeypatch.setattr(executor_archive, "versions", lambda _: {"keyfold": "9"})
+    for place in ("a", "b"):
+        ensure_archive(tmp_path / place)
+    assert [file.exists() for file in (made, there, old)] == [True, True, False]
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
