@@ -18,6 +18,7 @@ import duckdb
 import pytest
 
 from connectors.dev.demo.data import csv_archive
+from connectors.dev.demo.steps import STEPS
 from tests.support.cli import ROOT, command, environment, execute, write_json
 from tests.support.deployment import Process
 from tests.support.kafka import Read, consume_all
@@ -79,6 +80,12 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
 
 def _latest(records: list[Read]) -> dict[bytes | None, Any]:
     return {record.key: json.loads(record.value) for record in records if record.value is not None}
+
+
+def test_the_demo_names_each_step(demo: Demo) -> None:
+    """On stderr, also if that is no terminal, in their order."""
+    said = re.findall(r"(?m)^demo, step (\d) of 5: (.*)$", demo.log)
+    assert said == [(str(number), name) for number, name in enumerate(STEPS, start=1)]
 
 
 def test_the_output_topic_ends_with_each_aircrafts_last_flight(

@@ -25,6 +25,7 @@ def demo(directory: DirOption = Path(".demo"), worker: UnusedWorkerOption = None
 
     Needs the extra `demo` of the package keyfold.
     """
+    note("demo: a broker of its own, a topic with 336,776 flights, keyfold, and the table that comes of it")
     from connectors.dev.demo.folder import DemoFolder
     from connectors.dev.demo.report import report
     from connectors.dev.demo.steps import RunFailedError, play
@@ -33,7 +34,7 @@ def demo(directory: DirOption = Path(".demo"), worker: UnusedWorkerOption = None
     signal.signal(signal.SIGTERM, interrupt)
     folder = DemoFolder(directory)
     try:
-        outcome = play(folder, SYSTEM_CLOCK)
+        outcome = play(folder, SYSTEM_CLOCK, note)
     except RunFailedError as error:
         note(f"error: {error.message} {error.action}")
         raise typer.Exit(error.code) from error

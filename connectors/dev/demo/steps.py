@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -31,6 +31,13 @@ from connectors.sinks.output_reader import OutputPartitionReader
 CONNECTOR: Final = "flights"
 OUTPUT: Final = "flights.compacted"
 DEAD_LETTERS: Final = "flights.dead"
+STEPS: Final = (
+    "start the broker",
+    "load the flights into the topic",
+    "keyfold run --once",
+    "read the outputs back",
+    "query the table",
+)
 # How long (s) the worker may take to end after SIGTERM.
 _END_S: Final = 60.0
 
@@ -60,30 +67,33 @@ class DemoRun(Struct, frozen=True):
 
 
 class Timer:
-    """Takes the time of named steps."""
+    """Takes the time of named steps, and tells a person of each as it begins."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, tell: Callable[[str], object]) -> None:
         self._clock = clock
+        self._tell = tell
         self.seconds: dict[str, float] = {}
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
         """Times the block as `name`."""
+        self._tell(f"demo, step {len(self.seconds) + 1} of {len(STEPS)}: {name}")
         begin_ms = self._clock.monotonic_ms()
         yield
         self.seconds[name] = (self._clock.monotonic_ms() - begin_ms) / 1000
 
 
-def play(folder: DemoFolder, clock: Clock) -> DemoRun:
+def play(folder: DemoFolder, clock: Clock, tell: Callable[[str], object]) -> DemoRun:
     """Plays the whole demo in `folder`; the broker has ended when this returns.
 
-    Raises RunFailedError, or what a step of its own fails with.
+    `tell` gets a line as each step begins: on a busy machine one may take a minute. Raises RunFailedError, or what a
+    step of its own fails with.
     """
-    timer = Timer(clock)
+    timer = Timer(clock, tell)
     folder.make_anew()
     broker = EmbeddedKafka(folder.kafka)
     try:
-        with timer.step("start the broker"), observing(clock) as observer:
+        with timer.step(STEPS[0]), observing(clock) as observer:
             observer.stage(CONNECTOR, "starting the broker")
             folder.write_files(broker.start().bootstrap)
         return _with_broker(folder, broker.bootstrap, clock, timer)
@@ -92,13 +102,13 @@ def play(folder: DemoFolder, clock: Clock) -> DemoRun:
 
 
 def _with_broker(folder: DemoFolder, bootstrap: str, clock: Clock, timer: Timer) -> DemoRun:
-    with timer.step("load the flights into the topic"), observing(clock) as observer:
+    with timer.step(STEPS[1]), observing(clock) as observer:
         loaded = _load(bootstrap, observer)
-    with timer.step("keyfold run --once"):
+    with timer.step(STEPS[2]):
         _run(folder)
-    with timer.step("read the outputs back"):
+    with timer.step(STEPS[3]):
         output, dead_letters = count(bootstrap, OUTPUT), count(bootstrap, DEAD_LETTERS)
-    with timer.step("query the table"):
+    with timer.step(STEPS[4]):
         snapshot = newest_snapshot(folder.snapshots, CONNECTOR, load.TOPIC)
         name_table(folder.database, folder.snapshots / CONNECTOR / load.TOPIC / listing.CURRENT)
         answer = carriers(folder.database)

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -110,15 +110,15 @@ def test_a_terminal_shows_text_unless_told_otherwise(
 
 
 @pytest.mark.parametrize("told", [None, True, False])
-def test_who_looks_at_a_terminal_sees_text(monkeypatch: pytest.MonkeyPatch, *, told: bool | None) -> None:
+def test_who_looks_at_a_terminal_sees_text(*, told: bool | None) -> None:
     """Whatever kind of terminal it is; a pipe and a file are none, and what is said in the command counts in each."""
     outer, inner = os.openpty()
     reader, writer = os.pipe()
     with os.fdopen(inner, "w") as terminal, os.fdopen(writer, "w") as pipe:
         shown = []
         for out in (terminal, pipe):
-            monkeypatch.setattr(sys, "stdout", out)
-            shown.append(shows_text(told))
+            with redirect_stdout(out):
+                shown.append(shows_text(told))
     os.close(outer)
     os.close(reader)
     assert shown == ([True, False] if told is None else [told] * 2)

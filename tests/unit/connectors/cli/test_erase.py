@@ -18,7 +18,7 @@ from compactor.snapshot import pins
 from compactor.storage.locations import open_storage
 from connectors.cli.views.erasure import erased_text, next_step
 from connectors.operations.erase import signing
-from connectors.operations.erase.receipt import Receipt, Tombstone, decoded, encoded, erased_keys
+from connectors.operations.erase.receipt import Finding, Receipt, Tombstone, decoded, encoded, erased_keys
 from connectors.operations.erase.run import Erasure
 from tests.support.cli import connector_file, invoke, keep, row, storage_of, worker_file
 from tests.support.engine import row as engine_row
@@ -66,7 +66,24 @@ def test_keys_of_which_no_log_has_anything_are_counted(tmp_path: Path) -> None:
     receipt = decoded(_receipt(tmp_path, tombstone)[0].read_bytes(), "it")
     misspelt = replace(receipt, receipt=replace(receipt.receipt, tombstones=(), absent=(0,)))
     assert "No log had anything" not in erased_text(Erasure("receipt.json", receipt))
-    assert "No log had anything of 1 keys" in erased_text(Erasure("receipt.json", misspelt))
+    assert "No log had anything of 1 key: check how it is written." in erased_text(Erasure("receipt.json", misspelt))
+
+
+def test_of_a_single_thing_no_plural_is_said(tmp_path: Path) -> None:
+    """In what an erasure would do and has done, and in what is there later; of two things it is the plural."""
+    tombstone = Tombstone(key=0, topic="orders", partition=0, offset=9, timestamp_ms=1, sent=True)
+    kept = Finding(file="a", level="runs", what="tombstone", until_ms=0)
+    receipt = decoded(_receipt(tmp_path, tombstone)[0].read_bytes(), "it")
+    plan = _erase(tmp_path, "--key", KEY, "--dry-run").stdout
+    later = [
+        erased_text(Erasure("a", replace(receipt, receipt=replace(receipt.receipt, searched={"runs": n}, findings=f))))
+        for n, f in ((1, (kept,)), (2, (kept, kept)))
+    ]
+    assert "1 value would get a tombstone, 0 keys have one in a partition." in plan
+    assert "1 key, 1 tombstone sent, 0 snapshots and 0 run files removed, 1 file searched." in later[0]
+    assert "1 tombstone is kept, until 1970-01-01" in later[0]
+    assert "2 files searched." in later[1]
+    assert "2 tombstones are kept, the last until 1970-01-01" in later[1]
 
 
 def test_an_erasure_says_what_comes_next(tmp_path: Path) -> None:

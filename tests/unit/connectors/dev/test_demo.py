@@ -21,6 +21,7 @@ from connectors.dev.demo.report import report
 from connectors.dev.demo.steps import DemoRun, Snapshot, TopicCount, newest_snapshot
 from connectors.errors import ConfigError
 from tests.support.cli import ROOT, invoke
+from tests.support.clocks import ManualClock
 
 
 def test_flights_come_in_the_order_of_time_hour_and_row() -> None:
@@ -78,7 +79,18 @@ def test_a_folder_of_something_else_is_never_removed(tmp_path: Path) -> None:
     result = invoke("demo", "--dir", tmp_path)
     assert result.exit_code == 3
     assert "no demo made it" in result.stderr
+    assert result.stderr.startswith("demo: a broker of its own"), "It says at once what it does."
     assert (tmp_path / "thesis.txt").exists()
+
+
+def test_each_step_is_named_as_it_begins() -> None:
+    """A person who waits for one knows for what, and how many are left."""
+    told: list[str] = []
+    timer = steps.Timer(ManualClock(), told.append)
+    for number, name in enumerate(steps.STEPS, start=1):
+        with timer.step(name):
+            assert told[number - 1 :] == [f"demo, step {number} of 5: {name}"]
+    assert list(timer.seconds) == list(steps.STEPS)
 
 
 def test_paths_are_shown_as_a_person_types_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

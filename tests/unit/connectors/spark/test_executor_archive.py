@@ -73,22 +73,27 @@ def test_it_holds_nothing_that_executors_have_or_do_not_import(unpacked: Path) -
     assert not list(unpacked.rglob("*.h"))
 
 
-def test_it_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the cache, under a name that has what it holds; one that is there is taken as it is."""
+@pytest.fixture
+def contents(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The versions of what archives have, which a test may change; no archive has files."""
+    held = {"keyfold": "8"}
     monkeypatch.setattr(executor_archive, "files", lambda _: list(files([]))[:0])
+    monkeypatch.setattr(executor_archive, "versions", lambda _: dict(held))
+    return held
+
+
+def test_it_is_made_once(tmp_path: Path, contents: dict[str, str]) -> None:
+    """In the cache, under a name that has what it holds; one that is there is taken as it is."""
     first = ensure_archive(tmp_path).file
     stamp = first.stat().st_mtime_ns
     assert ensure_archive(tmp_path).file == first
     assert first.stat().st_mtime_ns == stamp
-    monkeypatch.setattr(executor_archive, "versions", lambda _: {"keyfold": "9"})
+    contents["keyfold"] = "9"
     assert ensure_archive(tmp_path).file != first
 
 
-def test_an_archive_stays_while_its_process_lives_and_old_ones_go(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_archive_stays_while_its_process_lives_and_old_ones_go(tmp_path: Path, contents: dict[str, str]) -> None:
     """One that was there as well as one that is made now, which removes what nobody has used for a week."""
-    monkeypatch.setattr(executor_archive, "files", lambda _: list(files([]))[:0])
     made = ensure_archive(tmp_path / "a").file
     there = tmp_path / "b" / made.relative_to(tmp_path / "a")
     there.parent.mkdir(parents=True)
@@ -98,7 +103,7 @@ def test_an_archive_stays_while_its_process_lives_and_old_ones_go(
     old.touch()
     for file in (made, there, old):
         os.utime(file, (0, 0))
-    monkeypatch.setattr(executor_archive, "versions", lambda _: {"keyfold": "9"})
+    contents["keyfold"] = "9"
     for place in ("a", "b"):
         ensure_archive(tmp_path / place)
     assert [file.exists() for file in (made, there, old)] == [True, True, False]
