@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from compactor.errors import UnverifiedError
 from compactor.index.blocks import FEW
+from compactor.lookup.open_files import OpenFiles
 from compactor.model import record
 from compactor.model.log import RunFile
 from compactor.model.record import PARTITION, TopicPartition
@@ -117,15 +118,18 @@ def between(offsets: NDArray[np.int64], first: int, end: int) -> NDArray[np.int6
 class FileOutlines:
     """Remembers footers and outlines of files, and `group_bytes` of their row groups, which never change.
 
-    Threads share it.
+    Threads share it. Each keeps up to `open_files` of a folder open.
 
     `verifies`: what is decoded is held against a checksum before, once in a process: the row group, or the file, byte
     for byte, if its row groups have none. To decode a damaged page may end the process, which a worker is not to do
     because of a question. Otherwise only footers are verified.
     """
 
-    def __init__(self, most_bytes: int = _REMEMBERED, *, verifies: bool = False, group_bytes: int = 0) -> None:
+    def __init__(
+        self, most_bytes: int = _REMEMBERED, *, verifies: bool = False, group_bytes: int = 0, open_files: int = 0
+    ) -> None:
         self._verifies = verifies
+        self._open_files = OpenFiles(open_files)
         # Told the bytes of what is held against a checksum, before it is; may raise. None: they do not count.
         self.before_verifying: Callable[[int], None] | None = None
         # By location and path.
@@ -176,7 +180,7 @@ class FileOutlines:
         """Opens `file`; its footer is read and verified if it is not remembered. Raises as `open_verified` does."""
         place = storage.location, file.path
         known = self._footers.get(place)
-        with checksums.open_verified(storage, file, known) as opened:
+        with self._open_files.opened(storage, file, known) as opened:
             if known is None:
                 self._footers.put(place, opened.metadata, _PARSED * opened.metadata.serialized_size)
             yield opened

@@ -68,8 +68,11 @@ _A_RUN: Final = 20
 _A_READY_RUN: Final = 4
 """Steps of a run for few keys: 0.1 ms to read what is kept ready of it, once; then next to nothing."""
 
-OUTLINES: Final = FileOutlines(verifies=True, group_bytes=64 << 20)
-"""Of the files that look-ups of this worker have read, and the last row groups: some 1 MiB with 10,000 records each."""
+OUTLINES: Final = FileOutlines(verifies=True, group_bytes=64 << 20, open_files=16)
+"""Of the files that look-ups of this worker have read, and the last row groups: some 1 MiB with 10,000 records each.
+
+A thread of look-ups keeps 16 files open, which have up to 2 GB of records; there are 4 such threads in a folder. It
+ends, and closes them, if it has nothing to do for 10 s (`slow_calls.IDLE_S`)."""
 
 Keys = Annotated[list[str] | None, Query(alias="key", description="A key; up to 100 of them.")]
 Topic = Annotated[str | None, Query(description="Only this source topic.")]
