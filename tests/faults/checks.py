@@ -16,7 +16,7 @@ from tests.faults import topic_checks
 from tests.faults.load import Sent
 from tests.support.generations import broken_generations
 from tests.support.kafka import Read
-from tests.support.promises import broken_promises
+from tests.support.promises import PLAIN, Rules, broken_promises
 
 At = tuple[int, bytes | None]
 """Partition and key."""
@@ -47,7 +47,7 @@ class Observation(NamedTuple):
 
     `positions`: the next source offset by partition, as the group holds it. `damaged`: files that the catalog names
     and that are not what it says of them. `skips`: records that change nothing are not sent. `is_of_topic`: a key has
-    one winner over all partitions.
+    one winner over all partitions. `fills`: fields that are unavailable have values. `rules`: by what records compete.
     """
 
     acknowledged: Mapping[tuple[int, int], Sent]
@@ -60,13 +60,15 @@ class Observation(NamedTuple):
     damaged: tuple[str, ...] = ()
     skips: bool = False
     is_of_topic: bool = False
+    fills: bool = False
+    rules: Rules = PLAIN
 
 
 def violations(facts: Observation) -> list[str]:
     """Every breach, one line each; none where all promises hold and everything agrees."""
     published = {log.partition: log.published for log in facts.logs}
     lost = list(_lost_at_the_source(facts))
-    facts = facts._replace(source=topic_checks.filled(facts.source)) if facts.is_of_topic else facts
+    facts = facts._replace(source=topic_checks.filled(facts.source)) if facts.fills else facts
     return [
         *lost,
         *_promises(facts, published),
@@ -82,8 +84,8 @@ def _promises(facts: Observation, published: Mapping[int, int]) -> list[str]:
         return [*topic_checks.broken_promises(facts.source, facts.output)]
     starts = {log.partition: log.generation.start for log in facts.logs if log.generation}
     if not starts:
-        return broken_promises(facts.source, facts.output, published, skips=facts.skips)
-    return broken_generations(facts.source, facts.output, published, starts)
+        return broken_promises(facts.source, facts.output, published, facts.rules, skips=facts.skips)
+    return broken_generations(facts.source, facts.output, published, starts, facts.rules)
 
 
 def _lost_at_the_source(facts: Observation) -> Iterator[str]:
@@ -131,12 +133,12 @@ def _snapshot(facts: Observation) -> Iterator[str]:
     if len(found) != len(facts.snapshot.rows):
         yield f"snapshot: {len(facts.snapshot.rows)} rows have {len(found)} keys"
     expected = {
-        at: (record.offset, record.value)
-        for at, record in _last(facts.source, vector).items()
+        (record.partition, record.key): (record.offset, record.value)
+        for record in _last(facts, vector)
         if record.value is not None
     }
     yield from _differences("snapshot", found, expected)
-    yield from _differences("snapshot and output", _resumed(facts, facts.snapshot), _living(facts.source))
+    yield from _differences("snapshot and output", _resumed(facts, facts.snapshot), _living(facts))
 
 
 def _files(taken: SnapshotFiles) -> Iterator[str]:
@@ -166,15 +168,15 @@ def _resumed(facts: Observation, taken: SnapshotFiles) -> Table:
     return table
 
 
-def _living(source: Iterable[Read]) -> Table:
-    return {at: record.value for at, record in _last(source, None).items() if record.value is not None}
+def _living(facts: Observation) -> Table:
+    return {(record.partition, record.key): record.value for record in _last(facts, None) if record.value is not None}
 
 
-def _last(source: Iterable[Read], below: Mapping[int, int] | None) -> dict[At, Read]:
-    """(partition, key) → its last record, of those below the offsets `below`."""
-    ordered = sorted(source, key=lambda one: (one.partition, one.offset))
-    taken = (one for one in ordered if below is None or one.offset < below.get(one.partition, 0))
-    return {(one.partition, one.key): one for one in taken if one.key is not None}
+def _last(facts: Observation, below: Mapping[int, int] | None) -> Iterable[Read]:
+    """The record that wins of each key of each partition, of those below the offsets `below`."""
+    taken = (one for one in facts.source if below is None or one.offset < below.get(one.partition, 0))
+    ordered = sorted(taken, key=facts.rules.rank)
+    return {(one.partition, facts.rules.same(one.key)): one for one in ordered if one.key is not None}.values()
 
 
 def _differences(what: str, found: Mapping[At, object], expected: Mapping[At, object]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import threading
 import time
@@ -14,6 +15,7 @@ from uuid import uuid4
 
 from confluent_kafka import Message, Producer
 
+from connectors.clock import SystemClock
 from tests.support.kafka import TIMEOUT_S, Headers, ToSend, wait_until
 
 KEYS: Final = 120
@@ -22,6 +24,10 @@ REPEATED: Final = 5
 RATE: Final = 100
 """Records per second."""
 TOMBSTONES: Final = 0.1
+SPELLINGS: Final = (b'{"id":%d}', b'{"id": %d}', b'{"id":%d.0}')
+"""Keys of different bytes that are the same JSON."""
+LATE_MS: Final = 2_000
+"""How much older a record that comes late is than those about it: more than a micro-batch takes."""
 GONE: Final = b"__debezium_unavailable_value"
 """Debezium's placeholder for a field that a change does not have."""
 # A broker may be away for minutes: until it is back the records wait, in their order and without a second copy.
@@ -32,6 +38,11 @@ _PATIENT: Final = {
     "reconnect.backoff.max.ms": 500,
     "log_level": 0,
 }
+
+
+def number_of(key: bytes | None) -> bytes | None:
+    """Returns the number that a key has in each of its spellings."""
+    return None if key is None else b"%d" % json.loads(key)["id"]
 
 
 class Sent(NamedTuple):
@@ -47,12 +58,21 @@ class TopicRecords:
 
     Every key has one of `partitions`, or, if it `wanders`, another one each time. With `fills` values are JSON, and
     every second one has a placeholder if all earlier records of its key are acknowledged: it is known what fills it.
+    With `spells` keys are JSON, each time in another spelling. With `late` every ninth record is older than it should.
     `acknowledged` has (partition, offset) → record of all that the broker has taken; `refused` the errors of those that
     it never will; `under_way` counts those of which it is not known yet.
     """
 
     def __init__(
-        self, topic: str, seed: int, partitions: int = 2, *, wanders: bool = False, fills: bool = False
+        self,
+        topic: str,
+        seed: int,
+        partitions: int = 2,
+        *,
+        wanders: bool = False,
+        fills: bool = False,
+        spells: bool = False,
+        late: bool = False,
     ) -> None:
         self.acknowledged: dict[tuple[int, int], Sent] = {}
         self.refused: list[str] = []
@@ -62,6 +82,8 @@ class TopicRecords:
         self.partitions = partitions
         self._wanders = wanders
         self._fills = fills
+        self._spells = spells
+        self._late = late
         self._chance = random.Random(seed)
         self._ends: dict[int, int] = {}
         self._count = 0
@@ -87,6 +109,7 @@ class TopicRecords:
                 record.key,
                 record.partition,
                 headers=list(record.headers),
+                timestamp=record.timestamp_ms or 0,
                 on_delivery=lambda error, message: self._delivered(error, message, sent),
             )
         except BufferError:
@@ -108,7 +131,9 @@ class TopicRecords:
         if self._fills or self._count % REPEATED or key not in self._last:
             self._last[key] = value, headers
         partition = self._chance.randrange(self.partitions) if self._wanders else key % self.partitions
-        return ToSend(partition, f"key-{key}".encode(), *self._last[key])
+        spelling = self._chance.choice(SPELLINGS) if self._spells else b"key-%d"
+        time_ms = SystemClock().now_ms() - LATE_MS if self._late and self._count % 9 == 0 else None
+        return ToSend(partition, spelling % key, *self._last[key], time_ms)
 
     def _delivered(self, error: object, message: Message, sent: Sent) -> None:
         if error is None:
@@ -193,7 +218,10 @@ class Sender:
 
 
 class Load(Sender):
-    """Sends records to one topic at a steady `rate` (records/s); see TopicRecords for `acknowledged` and `refused`."""
+    """Sends records to one topic at a steady `rate` (records/s).
+
+    See TopicRecords for its `kinds`, and for `acknowledged` and `refused`.
+    """
 
     def __init__(
         self,
@@ -202,11 +230,9 @@ class Load(Sender):
         seed: int,
         rate: float = RATE,
         partitions: int = 2,
-        *,
-        wanders: bool = False,
-        fills: bool = False,
+        **kinds: bool,
     ) -> None:
-        self._records = TopicRecords(topic, seed, partitions, wanders=wanders, fills=fills)
+        self._records = TopicRecords(topic, seed, partitions, **kinds)
         super().__init__(bootstrap, [self._records], rate)
         self.acknowledged = self._records.acknowledged
         self.refused = self._records.refused

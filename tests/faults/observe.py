@@ -11,16 +11,20 @@ import pyarrow.parquet as pq
 from confluent_kafka import Consumer, TopicPartition
 
 from compactor.errors import MissingFileError
+from compactor.model.order import TIMESTAMP
 from compactor.model.state import CatalogState
 from compactor.snapshot import manifest
 from compactor.snapshot.listing import LATEST
 from compactor.storage.base import Storage
 from tests.faults.checks import Observation, Row, SnapshotFiles
-from tests.faults.load import Load, TopicRecords
+from tests.faults.load import Load, TopicRecords, number_of
 from tests.support.deployment import Deployment
 from tests.support.kafka import TIMEOUT_S, consume_all, end_offsets
+from tests.support.promises import Rules, by_bytes, by_offset, by_time
 
 TRIES: Final = 20
+FILLED: Final = "unavailable"
+"""compaction.fill of values that are filled."""
 
 
 def observe(deployment: Deployment, load: Load | TopicRecords) -> Observation:
@@ -40,6 +44,10 @@ def observe(deployment: Deployment, load: Load | TopicRecords) -> Observation:
         damaged=tuple(_damaged(deployment, state)),
         skips=deployment.settings.get("publish.unchanged") == "skip",
         is_of_topic=state.is_of_topics,
+        fills=state.winners.fill == FILLED,
+        rules=Rules(
+            number_of if state.key_identity else by_bytes, by_time if state.record_order == TIMESTAMP else by_offset
+        ),
     )
 
 

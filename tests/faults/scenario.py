@@ -67,6 +67,8 @@ LOSING: Final[Mapping[str, Any]] = {
 }
 QUICK_WORKER: Final[Mapping[str, Any]] = {"log.cleaner.initial.delay.ms": 3_000, "log.cleaner.backoff.ms": 500}
 _VACUUM: Final = {VACUUM_EVERY_MS: "4000", VACUUM_GRACE_MS: "20000"}
+KINDS: Final = {"wanders": "scope", "fills": "fill", "spells": "key.identity", "late": "order"}
+"""What the load's records are like (`TopicRecords`) if the settings have a `compaction.` key of that name."""
 _ENVIRONMENT: Final = "FAULT_"
 """Settings that begin so are environment variables of the worker's."""
 
@@ -88,9 +90,8 @@ class Scenario:
         }
         self.deployment.worker |= {**QUICK_WORKER, **ours}
         self.control = Control(folder / "control")
-        is_of_topic = settings.get("compaction.scope") == "topic"
-        fills = settings.get("compaction.fill") == "unavailable"
-        self.load = Load(bootstrap, topic, seed, rate, wanders=is_of_topic, fills=fills)
+        kinds = {kind: f"compaction.{name}" in settings for kind, name in KINDS.items()}
+        self.load = Load(bootstrap, topic, seed, rate, **kinds)
         self.seed = seed
         self.worker: WorkerProcess | None = None
         self._workers = 0
@@ -112,11 +113,11 @@ class Scenario:
         self.worker = self._stack.enter_context(worker)
         return worker
 
-    def rebuild(self) -> WorkerProcess:
-        """Starts `keyfold rebuild`; the current worker stays what it is."""
+    def command(self, name: str) -> WorkerProcess:
+        """Starts `keyfold NAME` of the connector; the current worker stays what it is."""
         self._workers += 1
         command = WorkerProcess(
-            self.deployment, self.control, self._workers, environment=self._environment, command="rebuild"
+            self.deployment, self.control, self._workers, environment=self._environment, command=name
         )
         return self._stack.enter_context(command)
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from compactor.model.log import PartitionLog
+from compactor.model.log import Generation, PartitionLog
 from compactor.snapshot.manifest import DataFile, Manifest
 from tests.faults.checks import Observation, Row, SnapshotFiles, violations
 from tests.faults.load import Sent
 from tests.support.kafka import Read
+from tests.support.promises import Rules, by_bytes, by_offset, by_time
 
 pytestmark = pytest.mark.selected
 
@@ -30,9 +31,15 @@ FILE = b"the bytes of a file"
 DIGEST = hashlib.sha256(FILE).hexdigest()
 
 
-def sent(at: int, offset: int) -> Read:
+LETTERS = Rules(lambda key: key and key.lower(), by_offset)
+"""By which keys of the same letters are one."""
+SPELLED = (*SOURCE, Read("t", 0, 5, b"C", b"5", (), 8))
+AGED = (*SOURCE, Read("t", 0, 5, b"c", b"5", (), 1))
+
+
+def sent(at: int, offset: int, source: Sequence[Read] = SOURCE) -> Read:
     """The source's record `at` as the output has it at `offset`."""
-    one = SOURCE[at]
+    one = source[at]
     own = (("keyfold.source.topic", b"t"), ("keyfold.source.partition", b"0"), ("keyfold.source.offset", b"%d" % at))
     return one._replace(topic="o", offset=offset, headers=(*one.headers, *own))
 
@@ -65,6 +72,8 @@ def taken(**changes: Any) -> SnapshotFiles:
 
 
 LOG = PartitionLog(topic="t", partition=0, bucket=0, start=0, end=5, folded_end=5, published=5, clean_end=3)
+LONGER = replace(LOG, end=6, folded_end=6, published=6)
+AGAIN = replace(LONGER, generation=Generation(number=2, start=0, first_end=6))
 OUTPUT = (sent(1, 0), sent(2, 1), sent(3, 3), sent(4, 4))  # at 2 stands the marker of the first transaction
 HEALTHY = Observation(
     acknowledged={(0, one.offset): Sent(one.key, one.value, one.headers) for one in SOURCE},
@@ -143,8 +152,22 @@ CASES: dict[str, tuple[Callable[[], Observation], str]] = {
     "of a topic, a loser": (lambda: of_topic(output=(*OUTPUT, sent(0, 5))), "should be b'3'"),
     "of a topic, row missing": (lambda: of_topic(snapshot=taken(rows=taken().rows[:1])), "snapshot: b'a' is None"),
     "of a topic, not filled": (
-        lambda: of_topic(source=(*SOURCE[:4], SOURCE[4]._replace(value=FULL), UNFILLED), output=(*OUTPUT, LATE)),
+        lambda: of_topic(
+            fills=True, source=(*SOURCE[:4], SOURCE[4]._replace(value=FULL), UNFILLED), output=(*OUTPUT, LATE)
+        ),
         "(4) source (0, 5)",
+    ),
+    "another spelling is live": (
+        lambda: facts(rules=LETTERS, source=SPELLED, ends={0: 6}, output=(*OUTPUT, sent(5, 5, SPELLED))),
+        "snapshot and output: (0, b'c') is b'4', should be None",
+    ),
+    "a spelling of before": (
+        lambda: facts(rules=LETTERS, source=SPELLED, logs=(AGAIN,), output=(*OUTPUT, sent(5, 5, SPELLED))),
+        "(5) live keys differ",
+    ),
+    "a record that came late": (
+        lambda: facts(rules=Rules(by_bytes, by_time), source=AGED, logs=(LONGER,), output=(*OUTPUT, sent(5, 5, AGED))),
+        "(3) partition 0, key b'c': last is 5, should be 4",
     ),
     "of a topic, resumed too late": (
         lambda: of_topic(snapshot=taken(manifest=manifest(output_offsets={"0": 4}))),

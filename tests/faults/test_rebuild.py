@@ -27,14 +27,14 @@ def rebuilding_at(scenario: Scenario, step: str, action: str) -> WorkerProcess:
     scenario.running().kill()
     scenario.lose_storage()
     scenario.arm(step, action)
-    command = scenario.rebuild()
+    command = scenario.command("rebuild")
     command.until_met(step)
     return command
 
 
 def rebuilds(scenario: Scenario) -> None:
     """Rebuilds the storage, to the end."""
-    command = scenario.rebuild()
+    command = scenario.command("rebuild")
     assert command.wait(TIMEOUT_S) == EXIT_OK, command.tail()
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from datetime import UTC, datetime
 
 from compactor.model.log import generation_of as generation_of_log
 from compactor.model.state import CatalogState
 from tests.support.deployment import Deployment
 from tests.support.kafka import Read, consume_all
-from tests.support.promises import broken_promises
+from tests.support.promises import PLAIN, Rules, broken_promises
 
 GENERATION, SYNTHETIC = "keyfold.generation", "keyfold.synthetic"
 
@@ -56,6 +56,12 @@ def live(records: Iterable[Read]) -> dict[tuple[int, bytes | None], bytes]:
     return {key: value for key, value in last.items() if value is not None}
 
 
+def winners(records: Iterable[Read], rules: Rules) -> dict[tuple[int, bytes | None], bytes]:
+    """Returns the value of each key of each partition of which the record that wins by `rules` has one."""
+    last = {(record.partition, rules.same(record.key)): record for record in sorted(records, key=rules.rank)}
+    return {(record.partition, record.key): record.value for record in last.values() if record.value is not None}
+
+
 def newest_generations(output: Iterable[Read]) -> dict[int, int]:
     """Returns the newest generation of each partition."""
     found: dict[int, int] = {}
@@ -65,7 +71,11 @@ def newest_generations(output: Iterable[Read]) -> dict[int, int]:
 
 
 def broken_generations(
-    source: Iterable[Read], output: Iterable[Read], ends: Mapping[int, int], starts: Mapping[int, int]
+    source: Iterable[Read],
+    output: Iterable[Read],
+    ends: Mapping[int, int],
+    starts: Mapping[int, int],
+    rules: Rules = PLAIN,
 ) -> list[str]:
     """Returns every violation within the newest generations, one line each; these begin at `starts` of the source.
 
@@ -77,9 +87,10 @@ def broken_generations(
     newest = newest_generations(found)
     own = [record for record in found if generation_of(record) == newest[record.partition]]
     real = [record for record in own if not is_synthetic(record)]
-    faults = [*broken_promises(kept, real, ends), *_falling(found), *_wrong_tombstones(own)]
+    said = {b"reset"} if rules.same is PLAIN.same else {b"reset", b"identity"}
+    faults = [*broken_promises(kept, real, ends, rules), *_falling(found), *_wrong_tombstones(own, said)]
     below = [record for record in kept if record.offset < ends.get(record.partition, 0)]
-    if (seen := live(found)) != (expected := live(below)):
+    if (seen := live(found)) != (expected := winners(below, rules)):
         faults.append(f"(5) live keys differ: {sorted(seen.items() ^ expected.items(), key=repr)[:5]}")
     return faults
 
@@ -94,12 +105,12 @@ def _falling(output: Iterable[Read]) -> list[str]:
     return faults
 
 
-def _wrong_tombstones(own: Iterable[Read]) -> list[str]:
+def _wrong_tombstones(own: Iterable[Read], said: Container[bytes | None]) -> list[str]:
     faults = []
     for record in own:
         headers = dict(record.headers)
         if SYNTHETIC not in headers:
             continue
-        if record.value is not None or headers[SYNTHETIC] != b"reset" or "keyfold.source.offset" in headers:
-            faults.append(f"partition {record.partition}: {record} is no tombstone of a reset")
+        if record.value is not None or headers[SYNTHETIC] not in said or "keyfold.source.offset" in headers:
+            faults.append(f"partition {record.partition}: {record} is no tombstone that may be there")
     return faults

@@ -2,12 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from tests.support.kafka import Read
 
 OWN = "keyfold."
+
+
+class Rules(NamedTuple):
+    """By what records compete: keys of which `same` says the same are one, and of theirs the highest `rank` wins."""
+
+    same: Callable[[bytes | None], bytes | None]
+    rank: Callable[[Read], tuple[int, ...]]
+
+
+def by_bytes(key: bytes | None) -> bytes | None:
+    """Compares keys by what they are."""
+    return key
+
+
+def by_offset(record: Read) -> tuple[int, ...]:
+    """Orders records of a partition as they came."""
+    return (record.offset,)
+
+
+def by_time(record: Read) -> tuple[int, ...]:
+    """Orders records by their time, and those of one time as they came."""
+    return record.timestamp_ms, record.offset
+
+
+PLAIN = Rules(by_bytes, by_offset)
 
 
 class Published(NamedTuple):
@@ -35,7 +60,12 @@ def _published(record: Read) -> Published:
 
 
 def broken_promises(
-    source: Iterable[Read], output: Iterable[Read], ends: Mapping[int, int], *, skips: bool = False
+    source: Iterable[Read],
+    output: Iterable[Read],
+    ends: Mapping[int, int],
+    rules: Rules = PLAIN,
+    *,
+    skips: bool = False,
 ) -> list[str]:
     """Returns every violation of promises 1 to 4, one line each; `ends` is partition → published offset.
 
@@ -43,7 +73,7 @@ def broken_promises(
     """
     truth = {(record.partition, record.offset): record for record in source}
     found = with_sources(output)
-    return [*_twice(found), *_falling(found), *_changed(truth, found), *_wrong_last(truth, found, ends, skips)]
+    return [*_twice(found), *_falling(found), *_changed(truth, found), *_wrong_last(truth, found, ends, rules, skips)]
 
 
 def _twice(found: list[Published]) -> list[str]:
@@ -90,10 +120,11 @@ def _bare(record: Read) -> object:
 
 
 def _wrong_last(
-    truth: Mapping[tuple[int, int], Read], found: list[Published], ends: Mapping[int, int], skips: bool
+    truth: Mapping[tuple[int, int], Read], found: list[Published], ends: Mapping[int, int], rules: Rules, skips: bool
 ) -> list[str]:
-    expected = _last_per_key(((p, offset, record.key) for (p, offset), record in truth.items()), ends)
-    seen = _last_per_key(((one.source_partition, one.source_offset, one.record.key) for one in found), ends)
+    sent = [truth[at] for one in found if (at := (one.source_partition, one.source_offset)) in truth]
+    expected = _last_per_key(truth.values(), ends, rules)
+    seen = _last_per_key(sent, ends, rules._replace(rank=by_offset))
     return [
         f"(3) partition {partition}, key {key!r}: last is {seen.get((partition, key))}, should be {offset}"
         for (partition, key), offset in expected.items()
@@ -108,10 +139,10 @@ def _says(record: Read | None) -> object:
 
 
 def _last_per_key(
-    records: Iterable[tuple[int, int, bytes | None]], ends: Mapping[int, int]
-) -> dict[tuple[int, bytes], int]:
+    records: Iterable[Read], ends: Mapping[int, int], rules: Rules
+) -> dict[tuple[int, bytes | None], int]:
     return {
-        (partition, key): offset
-        for partition, offset, key in sorted(records, key=lambda one: one[:2])
-        if key is not None and offset < ends.get(partition, 0)
+        (record.partition, rules.same(record.key)): record.offset
+        for record in sorted(records, key=rules.rank)
+        if record.key is not None and record.offset < ends.get(record.partition, 0)
     }
