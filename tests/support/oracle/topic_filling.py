@@ -40,6 +40,8 @@ def _fill(logs: Iterable[LogModel], starts: Mapping[TopicPartition, int]) -> Non
         key = log.compared(row)
         if row["key"] is None:
             continue
+        value = row["value"]
         if row["offset"] >= starts.get(log.tp, log.end):
-            log.give_values({row["offset"]: filled(row["value"], before.get(key))})
-        before[key] = log.rows(row["offset"], row["offset"] + 1)[0]["value"]
+            value = filled(value, before.get(key))
+            log.give_values({row["offset"]: value})
+        before[key] = value

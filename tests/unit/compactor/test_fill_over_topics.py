@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 
 from compactor.model.record import TopicPartition
+from tests.support.memory.journal import REFUSED
 from tests.support.oracle.filling import filled
 from tests.support.oracle.oracle import Oracle
 from tests.support.oracle.output import apply_records
@@ -23,6 +24,7 @@ from tests.support.oracle.steps import (
     ChangeScope,
     Fold,
     Ingest,
+    Rebuild,
     Restart,
     Settings,
     Snapshot,
@@ -172,6 +174,15 @@ def test_a_generation_fills_from_what_it_has_read_itself(tmp_path: Path) -> None
     """All logs of the topic begin again, and so do its fields."""
     oracle = run(tmp_path, Ingest((at(0, 10, b"1|x"), at(1, 20, b"2|?"))), ChangeOffset(3, None), READ_ON)
     assert table(oracle.simulation) == {b"a": b"2|x"}
+
+
+def test_a_rebuilt_log_fills_from_what_readers_have_of_a_key_that_the_broker_refused(tmp_path: Path) -> None:
+    """Their record is of the generation before, and comes before each of the source."""
+    oracle = run(tmp_path, Ingest((at(0, 10, b"1|x"), at(1, 10, b"0|z", b"b"))), ChangeOffset(3, offset=1, anew=True))
+    oracle.run([Ingest((at(0, 20, REFUSED), at(1, 20, b"1|z", b"b"))), Rebuild()])
+    assert table(oracle.simulation) == {b"a": b"1|x", b"b": b"1|z"}
+    oracle.run([Ingest((at(1, 30, b"?|?"),)), Fold(), Snapshot(), Ingest((at(0, 40, b"2|?"),))])
+    assert table(oracle.simulation) == {b"a": b"2|x", b"b": b"1|z"}
 
 
 @pytest.mark.parametrize("change", [ChangeScope(of_topics=False), ChangeFill(fills=False)])
