@@ -51,9 +51,6 @@ MaxOption = Annotated[int | None, typer.Option("--max", help="End after this man
 SomePartitionOption = Annotated[
     int | None, typer.Option("--partition", help="Only this partition of it.", metavar="P", min=0)
 ]
-AsTextOption = Annotated[
-    bool, typer.Option("--text/--base64", help="Bytes that are UTF-8 as text, the default; or all as base64.")
-]
 PartitionOption = Annotated[int, typer.Option("--partition", help="Its partition.", metavar="P", min=0)]
 
 ConvertersOption = Annotated[

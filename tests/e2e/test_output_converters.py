@@ -62,7 +62,7 @@ def test_the_output_has_its_own_form_and_resync_gives_it_to_old_records(
     plain = {b'{"id":1}': b'{"name":"ann"}', b'{"id":2}': b'{"name":"bea"}'}
     assert table(deployment) == kept(deployment) == plain
     connector, worker = deployment.write()
-    answer = invoke("get", connector, '{"id":1}', "--worker", worker, "--json", "--base64")
+    answer = invoke("get", connector, '{"id":1}', "--worker", worker, "--json")
     assert base64.b64decode(json.loads(answer.stdout)["value"]) == b'{"name":"ann"}'
 
     for name in PLAIN:

@@ -9,14 +9,8 @@ from typing import Annotated, Final
 import typer
 
 from compactor.arrow_start import begin_without_pandas
-from connectors.cli.options import (
-    AsTextOption,
-    ConnectorArgument,
-    SomePartitionOption,
-    SomeTopicOption,
-    WorkerOption,
-    configs_of,
-)
+from connectors.cli.commands.dump import TextOption, shows_text
+from connectors.cli.options import ConnectorArgument, SomePartitionOption, SomeTopicOption, WorkerOption, configs_of
 from connectors.cli.output import JsonLines, note
 from connectors.errors import EXIT_FAILED, UsageError
 
@@ -40,7 +34,7 @@ def get(
     as_json: JsonKeyOption = False,
     topic: SomeTopicOption = None,
     partition: SomePartitionOption = None,
-    text: AsTextOption = True,
+    text: TextOption = None,
     worker: WorkerOption = None,
 ) -> None:
     """Prints the latest record that keyfold keeps of each key, with a live worker or without one.
@@ -49,7 +43,7 @@ def get(
     {"id": 7}. With state.index=always it takes a few reads; otherwise all keys are read. If nothing is kept of a key,
     stderr names it, and the exit code is 1.
 
-    For example: keyfold get customers.json ann
+    For example: keyfold get customers.json ann --text
     """
     wanted = parsed(keys, as_hex=as_hex, as_json=as_json)
     begin_without_pandas()
@@ -58,7 +52,8 @@ def get(
 
     answer = look_up(config, settings, wanted, topic, partition, typed=not as_hex)
     out = JsonLines()
-    out.write(record.shown(text=text) for record in answer.records)
+    is_text = shows_text(text)
+    out.write(record.shown(text=is_text) for record in answer.records)
     out.flush()
     for key in answer.absent:
         note(f"Nothing is kept of {_printable(key)}.")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from msgspec import Struct
 
-from connectors.cli.options import AsTextOption, KeyOption, MaxOption, SomePartitionOption, WorkerOption, worker_of
+from connectors.cli.options import KeyOption, MaxOption, SomePartitionOption, WorkerOption, worker_of
 from connectors.cli.output import JsonLines, note
 from connectors.clock import SYSTEM_CLOCK
 from connectors.signals import interrupt
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
 TopicArgument = Annotated[str, typer.Argument(help="The topic.", metavar="TOPIC")]
+AsTextOption = Annotated[
+    bool, typer.Option("--text/--base64", help="Bytes that are UTF-8 as text, the default; or all as base64.")
+]
 BeginningOption = Annotated[bool, typer.Option("--from-beginning", help="From the first record there is.")]
 
 

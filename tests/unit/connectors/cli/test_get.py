@@ -34,19 +34,12 @@ def _lines(text: str) -> list[dict[str, Any]]:
 
 
 def test_get_prints_the_latest_record_as_the_interface_says(tmp_path: Path) -> None:
-    """One object a line, fields in their order; with --base64 all bytes so; and at which offset the answer stands."""
+    """One object a line, fields in their order, bytes as base64; and at which offset the answer stands."""
     keep(tmp_path, ROWS, [PUBLISHED])
-    assert invoke(*_get(tmp_path, "--hex", "ff00", "--base64")).stdout == (
+    assert invoke(*_get(tmp_path, "--hex", "ff00")).stdout == (
         '{"topic":"orders","partition":0,"offset":7,"timestamp":2,"timestamp_type":"LogAppendTime","key":"/wA=",'
         '"value":"dg==","headers":[["h","MQ=="]],"delete_horizon":null,"published":true,"end":11}\n'
     )
-
-
-def test_get_prints_text_into_a_pipe_too(tmp_path: Path) -> None:
-    """As `tail` does: bytes that are UTF-8 as text, others as base64 that says so."""
-    keep(tmp_path, ROWS, [PUBLISHED])
-    done = execute(*_get(tmp_path, "--hex", "61", "ff00"))
-    assert [(each["key"], each["value"]) for each in _lines(done.stdout)] == [("a", "new"), ({"base64": "/wA="}, "v")]
 
 
 def test_get_says_what_is_published_and_until_when_a_tombstone_stays(tmp_path: Path) -> None:
