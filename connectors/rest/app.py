@@ -32,6 +32,9 @@ class PathsAsConnects:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if b"%2f" in scope.get("raw_path", b"").lower():  # part of a name that nothing has, and not the end of a path
+            await errors.answer(HTTPStatus.NOT_FOUND, "HTTP 404 Not Found")(scope, receive, send)
+            return
         changed = dict(scope)
         if len(scope["path"]) > 1:
             changed["path"] = scope["path"].rstrip("/") or "/"

@@ -148,6 +148,14 @@ def test_paths_and_methods_as_in_connect(worker: RestWorker) -> None:
         assert (found.status_code, message(found)) == (code, said)
 
 
+@pytest.mark.parametrize("path", ["/connectors/a%2F", "/connectors/a%2foffsets", "/connectors%2Fa"])
+def test_a_slash_of_a_name_is_none_of_the_path(worker: RestWorker, path: str) -> None:
+    """No connector has one in its name, so there is nothing to answer; `DELETE /connectors/a%2F` deletes no `a`."""
+    worker.create("a")
+    assert worker.ask("DELETE", path).status_code == 404
+    assert worker.ask("GET", "/connectors").json() == ["a"]
+
+
 def test_media_types(worker: RestWorker) -> None:
     """415 for a body that is not JSON, 406 where no JSON is taken; a GET may say that it sends JSON."""
     for kind in ("text/plain", "application/x-www-form-urlencoded"):
