@@ -1,7 +1,7 @@
 """Keeps files open between the look-ups of a thread.
 
-To open one takes a fifth of the time in which a record is read from it. It also gives the interpreter's lock away six
-times, and among the threads of a worker each time may cost the look-up a millisecond.
+To open one takes a seventh to a fifth of a look-up's processor time. Next to a thread that computes, look-ups waited
+2.3 to 3.0 times each before files were kept open, and 1.3 to 2.2 times since.
 """
 
 from __future__ import annotations
