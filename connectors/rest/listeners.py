@@ -20,7 +20,7 @@ from connectors.rest.slow_calls import WAIT_S
 
 CONNECTIONS: Final = 384
 """Connections that are served at once, and as many that wait until they are accepted. Another one takes the place of
-one that waits for its client; if none does, it is answered with 503."""
+one that waits for its client; if none does, its request is refused by 503, but for `/health`."""
 
 
 class ClientLimits(Struct, frozen=True):
@@ -42,18 +42,20 @@ class ClientLimits(Struct, frozen=True):
     answer_bytes: int = 256 << 20
 
     def answered(self, path: str) -> int | None:
-        """Returns how many connections may be answered at once for a request of `path` to be taken; None if any number.
+        """Returns how many requests may be answered at once for one of `path` to be taken; None if any number.
 
         The last are for who watches the worker, also while all else waits. Slow calls and log-ins at their most are
-        fewer than the others (slow_calls.py, security.py).
+        fewer than the others (slow_calls.py, security.py). A probe that is refused ends the worker, so none is.
         """
-        return None if WATCHED.fullmatch(path) else self.connections - max(2, self.connections // _OF_WATCHED)
+        if path == "/health":
+            return None
+        return self.connections - (0 if WATCHED.fullmatch(path) else max(2, self.connections // _OF_WATCHED))
 
 
-WATCHED: Final = re.compile("/|/health|/metrics|/connectors/[^/]+(/tasks/[^/]+)?/status")
+WATCHED: Final = re.compile("/|/metrics|/connectors/[^/]+(/tasks/[^/]+)?/status")
 """Paths by which a worker is watched; they are answered from memory."""
 _OF_WATCHED: Final = 6
-"""One of so many connections is for these: 64. Fewer: a burst of dashboards is refused."""
+"""One of so many requests is for these: 64. Fewer: a burst of dashboards is refused."""
 
 LIMITS = ClientLimits()
 

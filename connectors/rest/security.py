@@ -259,31 +259,6 @@ class OwnPages:
         await errors.answer(HTTPStatus.FORBIDDEN, said)(scope, receive, send)
 
 
-class LimitedRequests:
-    """Refuses requests beyond `most` at once, but for what everyone may ask: a probe that is refused ends the worker.
-
-    The connection of a request that is refused waits for its client after that, and so makes room for another.
-    """
-
-    def __init__(self, app: ASGIApp, most: int) -> None:
-        self._app = app
-        self._most = most
-        # Requests that are being answered.
-        self._answered = 0
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers a request."""
-        if self._answered >= self._most and not is_open(scope):
-            said = f"{self._most} requests are being answered, as many as the worker takes at once."
-            await errors.busy(BusyError(said, "Ask again later."))(scope, receive, send)
-            return
-        self._answered += 1
-        try:
-            await self._app(scope, receive, send)
-        finally:
-            self._answered -= 1
-
-
 def is_open(scope: Scope) -> bool:
     """Returns whether everyone may make a request."""
     return scope["type"] == "http" and scope["path"].rstrip("/") in _OPEN and not scope["query_string"]

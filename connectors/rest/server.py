@@ -99,13 +99,11 @@ class _Protocol(H11Protocol):
         transport.set_write_buffer_limits(1, 0)  # `pause_writing` is: something is unread; 0 is never left with TLS
         self._note()
         self._arm()
-        self._make_room()
 
     def _begin_handshake(self, transport: Any, tls: ssl.SSLContext) -> None:
         self.transport, self._early = transport, b""
         self.connections.add(self)
         self._note()
-        self._make_room()
         self._handshake = self.loop.create_task(self._shake_hands(transport, tls))
 
     async def _shake_hands(self, transport: Any, tls: ssl.SSLContext) -> None:
@@ -129,8 +127,11 @@ class _Protocol(H11Protocol):
             return None
 
     def _make_room(self) -> None:
-        """Ends the connection that has waited longest for its client, if all are taken and any waits."""
-        if len(self.connections) < self.limits.connections:
+        """Ends the connection that has waited longest for its client if there are too many, and this is not it alone.
+
+        Called as each begins to wait, not only as each begins: more than are served may be there if all were answered.
+        """
+        if len(self.connections) <= self.limits.connections:
             return
         others = (other for other in self.connections if isinstance(other, _Protocol) and other is not self)
         waiting = [other for other in others if other.is_waiting]
@@ -140,27 +141,41 @@ class _Protocol(H11Protocol):
             oldest.transport.abort()
 
     async def _answer(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers a request by `app`, or by 503 if too many others are being answered for one of its path."""
+        """Answers a request by `app`, or by 503 if too many are being answered for one of its path."""
         most = self.limits.answered(scope["path"].rstrip("/") or "/")
-        if most is not None and len(self.connections) > most and (busy := sum(map(_is_busy, self.connections))) > most:
-            said = f"{busy} requests are being answered, as many as the worker takes of these."
+        if most is not None and len(self.tasks) > most and (answered := self._answered()) > most:
+            said = f"{answered - 1} requests are being answered, as many as the worker takes of these."
             refusal = errors.busy(BusyError(said, "Ask again later; /health, /metrics and states are answered."))
             await refusal(scope, receive, send)
             return
         await app(scope, receive, send)
+
+    def _answered(self) -> int:
+        """Returns how many requests are being answered, this one among them.
+
+        A request that waits for its client is none of them: its connection makes room. If its client has gone it
+        counts: what it asked for is still made.
+        """
+        under_way = sum(not task.done() for task in self.tasks)
+        return under_way - sum(map(_waits_within_request, self.connections))
 
     @property
     def is_waiting(self) -> bool:
         """Whether the next step is its client's."""
         return self._waits_since is not None
 
+    @property
+    def has_request(self) -> bool:
+        """Whether a request has begun that is not answered to its end."""
+        return self.cycle is not None and not self.cycle.response_complete  # type: ignore[redundant-expr]  # None at first
+
     def _note(self) -> None:
         """Notes since when the client is waited for: to send a whole request, or to read its answer."""
-        is_answered = self.cycle is None or self.cycle.response_complete  # type: ignore[redundant-expr]  # None at first
-        if is_answered or self.flow.write_paused or self.conn.their_state not in _WHOLE:
-            self._waits_since = self.loop.time() if self._waits_since is None else self._waits_since
-        else:
+        if self.has_request and not self.flow.write_paused and self.conn.their_state in _WHOLE:
             self._waits_since = None
+        elif self._waits_since is None:
+            self._waits_since = self.loop.time()
+            self._make_room()
 
     def pause_writing(self) -> None:
         """Begins the time in which the client has to read the whole answer, if it has not begun."""
@@ -171,7 +186,7 @@ class _Protocol(H11Protocol):
     def resume_writing(self) -> None:
         """Ends that time if the client has read the whole answer, or the system has taken it."""
         super().resume_writing()
-        if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:  # type: ignore[redundant-expr]  # None at first
+        if not self.has_request or not self.cycle.response_started:
             self._forget_unread()
         self._note()
 
@@ -232,8 +247,9 @@ class _Protocol(H11Protocol):
             self.transport.close()
 
 
-def _is_busy(connection: object) -> bool:
-    return isinstance(connection, _Protocol) and not connection.is_waiting
+def _waits_within_request(connection: object) -> bool:
+    """Returns whether a connection has a request that waits for its client: to send the rest, or to read its answer."""
+    return isinstance(connection, _Protocol) and connection.is_waiting and connection.has_request
 
 
 class RestServer:

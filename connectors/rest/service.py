@@ -89,7 +89,7 @@ def _app(
     from connectors.rest.answers import CountedAnswers
     from connectors.rest.app import make_app
     from connectors.rest.hosts import own_hosts
-    from connectors.rest.security import BasicAuth, LimitedBodies, LimitedRequests, OwnPages, Users
+    from connectors.rest.security import BasicAuth, LimitedBodies, OwnPages, Users
 
     worker, is_admin = context.worker, bound.key == ADMIN
     app: ASGIApp = make_app(context, admin=is_admin or worker.admin_listeners is None, others=not is_admin)
@@ -105,7 +105,7 @@ def _app(
             allow_origins=origins,
             allow_methods=[method.strip() for method in worker.access_control_allow_methods.split(",")],
         )
-    return LimitedRequests(own_hosts(app, worker, bound.listener), limits.connections)
+    return own_hosts(app, worker, bound.listener)
 
 
 class ClusterId:

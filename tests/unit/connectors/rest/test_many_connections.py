@@ -7,18 +7,22 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
+from connectors.config.files import load_worker
 from connectors.errors import BusyError
 from connectors.rest import password_checks, security, server
-from connectors.rest.listeners import LIMITS, ClientLimits
+from connectors.rest.listeners import LIMITS, ClientLimits, bind
 from connectors.rest.slow_calls import Slow, SlowCalls
+from tests.support.cli import worker_file
 from tests.support.kafka import wait_until
 from tests.support.rest import RestWorker, rest_worker
 
@@ -54,7 +58,10 @@ def opened(worker: RestWorker) -> Iterator[Open]:
 
 def _served(worker: RestWorker) -> int:
     """Counts the connections that the worker, which is this process, has open."""
-    port = int(worker.url.rpartition(":")[2])
+    return _open_at(int(worker.url.rpartition(":")[2]))
+
+
+def _open_at(port: int) -> int:
     return sum(one.laddr.port == port and bool(one.raddr) for one in psutil.Process().net_connections("tcp"))
 
 
@@ -148,10 +155,10 @@ def test_requests_that_wait_leave_connections_for_others() -> None:
     ("path", "most"),
     [
         ("/health", None),
-        ("/", None),
-        ("/metrics", None),
-        ("/connectors/a/status", None),
-        ("/connectors/a/tasks/0/status", None),
+        ("/", 384),
+        ("/metrics", 384),
+        ("/connectors/a/status", 384),
+        ("/connectors/a/tasks/0/status", 384),
         ("/connectors", 320),
         ("/connectors/a/b/status", 320),
         ("/keyfold/connectors/a/records", 320),
@@ -185,6 +192,60 @@ def test_a_worker_is_watched_while_all_other_connections_wait(worker: RestWorker
         release.set()
         assert {one.result() for one in made} == {201}
         assert others.get("/connectors").status_code == 200
+
+
+def test_requests_of_clients_that_have_gone_count(worker: RestWorker) -> None:
+    """What they asked for is still made: others are refused, and who watches the worker is answered."""
+    release, asked = threading.Event(), list[int]()
+
+    def late() -> list[str]:
+        asked.append(1)
+        assert release.wait(100)
+        return []
+
+    worker.create("a")
+    worker.herder.answer = late
+    for number in range(OTHERS):
+        with socket.create_connection(_address(worker), timeout=20) as client:
+            client.sendall(b"GET /connectors HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            wait_until(lambda number=number: len(asked) > number, "its request is being answered")  # type: ignore[misc]
+    wait_until(lambda: _served(worker) <= 1, "they have gone")
+    assert worker.client.get("/connectors").status_code == 503
+    for path in ("/metrics", "/connectors/a/status", "/", "/health"):
+        assert worker.client.get(path).status_code == 200, path
+    release.set()
+    wait_until(lambda: worker.client.get("/connectors").status_code == 200, "their requests are answered")
+
+
+def test_connections_beyond_those_that_are_served_end_once_they_wait(tmp_path: Path, limits: ClientLimits) -> None:
+    """If all were answered as more came there are too many, and no further one may come to make room."""
+    release, asked = Future[None](), list[str]()
+
+    async def late(scope: Scope, receive: Receive, send: Send) -> None:
+        asked.append(scope["path"])
+        await asyncio.wrap_future(release)
+        await Response()(scope, receive, send)
+
+    config = load_worker(worker_file(tmp_path, listeners="http://127.0.0.1:0"))
+    (bound,) = bind(config)
+    served = server.RestServer(config, [(bound, late)], limits)
+    served.start()
+    try:
+        with ExitStack() as stack:
+            for number in range(MOST + 3):
+                client = stack.enter_context(socket.create_connection(("127.0.0.1", bound.port), timeout=20))
+                client.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                wait_until(lambda number=number: len(asked) > number, "it is being answered")  # type: ignore[misc]
+            assert _open_at(bound.port) == MOST + 3
+            release.set_result(None)
+            wait_until(lambda: _open_at(bound.port) <= MOST, "those that wait make room for nobody else")
+    finally:
+        served.stop()
+
+
+def _address(worker: RestWorker) -> tuple[str, int]:
+    host, port = worker.url.removeprefix("http://").split(":")
+    return host, int(port)
 
 
 def _created(worker: RestWorker, name: str) -> int:
