@@ -199,6 +199,8 @@ class WorkerConfig(BaseSettings):
     """Which names Kafka Connect's metrics have at `/metrics`: those of Strimzi's exporter, or of Confluent's."""
     metrics_partitions: Flag = _rest("metrics.partitions", "false", importance="low")
     """Whether `/metrics` also has values for each partition."""
+    ui_enable: Flag = _rest("ui.enable", "true", importance="low")
+    """Whether `listeners` answer the worker's page for people too ([page.md](page.md)): `/ui`, and `/` for browsers."""
     topic_tracking_enable: Flag = _rest("topic.tracking.enable", "true", importance="low")
     """Whether `/connectors/NAME/topics` tells which topics a connector has used."""
     topic_tracking_allow_reset: Flag = _rest("topic.tracking.allow.reset", "true", importance="low")

@@ -63,9 +63,13 @@ def answer(code: int, message: str, sent: str = "") -> JSONResponse:
     the request, in which what is hidden would tell a guess that is right; `sent` is what the worker's own may quote of
     it, such as a connector's name.
     """
+    return JSONResponse({"error_code": code, "message": text_of(code, message, sent)}, code)
+
+
+def text_of(code: int, message: str, sent: str = "") -> str:
+    """Returns the message of an error as `answer` shows it."""
     text = _cut(message)
-    shown = logged_text(text, sent) if code >= HTTPStatus.INTERNAL_SERVER_ERROR else printable_text(text)
-    return JSONResponse({"error_code": code, "message": shown}, code)
+    return logged_text(text, sent) if code >= HTTPStatus.INTERNAL_SERVER_ERROR else printable_text(text)
 
 
 def _cut(message: str) -> str:
@@ -92,11 +96,18 @@ def _beginning(text: str, most: int) -> str:
 def of_keyfold(request: Request, error: Exception) -> Response:
     """Answers for an error of ours, with what to do next."""
     assert isinstance(error, KeyfoldError)
-    if isinstance(error, BusyError) or (request.method in _READS and is_outage(error)):
+    code = code_of(request, error)
+    if code == HTTPStatus.SERVICE_UNAVAILABLE:
         return busy(error, sent_with(request))
-    code = next((code for kind, code in _CODES if isinstance(error, kind)), HTTPStatus.INTERNAL_SERVER_ERROR)
     message = invalid(error.faults) if isinstance(error, FaultyConfigError) else str(error)
     return answer(code, message, sent_with(request))
+
+
+def code_of(request: Request, error: KeyfoldError) -> HTTPStatus:
+    """Returns the status of an error of ours; 503: the request is to be sent again later."""
+    if isinstance(error, BusyError) or (request.method in _READS and is_outage(error)):
+        return HTTPStatus.SERVICE_UNAVAILABLE
+    return next((code for kind, code in _CODES if isinstance(error, kind)), HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
 def sent_with(request: Request) -> str:

@@ -54,6 +54,9 @@ LOGINS_WAITING: Final = 90
 """How many requests wait for one of those that read the file, which each request needs for a moment."""
 _PASSWORD_MAX: Final = 72
 """As many bytes of a password count for bcrypt."""
+USER: Final = "user"
+ROLE: Final = "role"
+"""The names in a request's state under which `BasicAuth` keeps who has sent it."""
 _OPEN: Final = ("/health",)
 """Paths that everyone may ask: probes have no password. With `strict=true` connectors are named, which takes one."""
 
@@ -223,6 +226,8 @@ class BasicAuth:
             said = "The role viewer may only read; this takes the role admin."
             await errors.answer(HTTPStatus.FORBIDDEN, said)(scope, receive, send)
         else:
+            assert named is not None, "a role is that of a user"
+            scope.setdefault("state", {}).update({USER: named[0], ROLE: role})
             await self._app(scope, receive, send)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from compactor.errors import KeyfoldError
 from connectors.clock import SYSTEM_CLOCK
@@ -20,11 +20,33 @@ from connectors.threads import CancellableThread
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
+    from compactor.model.record import TopicPartition
+    from connectors.metrics.source_lag import SourceLag
     from connectors.rest.answers import HeldBytes
     from connectors.rest.context import RestContext
+    from connectors.runtime.supervised_connector import Connector
 
 ADMIN: Final = "admin.listeners"
 ASK_S: Final = 10.0
+
+
+class MountedPage(Protocol):
+    """The page for people, in front of REST: `over` puts it there; it works between `start` and `stop`."""
+
+    def over(self, app: ASGIApp) -> ASGIApp:
+        """Returns `app` with the page in front of it."""
+
+    def start(self) -> None:
+        """Begins what the page does without being asked; the listeners answer by then."""
+
+    def stop(self) -> None:
+        """Ends that, and what it is still sending; the listeners answer until this returns."""
+
+
+MakePage: TypeAlias = (
+    "Callable[[RestContext, Callable[[Connector, int], Mapping[TopicPartition, SourceLag]]], MountedPage]"
+)
+"""Makes the page of a worker, from what endpoints work with and the lag of a connector's partitions at a time (ms)."""
 
 
 @contextmanager
@@ -37,11 +59,12 @@ def listening(
     limits: ClientLimits = LIMITS,
     cluster_id: Callable[[WorkerConfig], ClusterId] | None = None,
     commit: Callable[[], str] = revision,
+    page: MakePage | None = None,
 ) -> Iterator[None]:
     """Serves REST during the block; `ready` gets the URL of each listener once it answers.
 
     `health` says how the worker is: starting, healthy or unhealthy. `cluster_id` makes what asks for the id of the
-    Kafka cluster, `commit` says which one this program is of.
+    Kafka cluster, `commit` says which one this program is of. `page` makes the page for people, if there is to be one.
     """
     if not bound:
         yield
@@ -73,16 +96,26 @@ def listening(
         stack.callback(ends.stop)
         ends.start()
         answers, bodies = HeldBytes("Answers", limits.answer_bytes), HeldBytes("Bodies of requests", BODIES_MAX)
-        server = RestServer(worker, [(each, _app(context, each, limits, answers, bodies)) for each in bound], limits)
+        made = page(context, ends.lag) if page is not None and worker.ui_enable else None
+        apps = [(each, _app(context, each, limits, answers, bodies, made)) for each in bound]
+        server = RestServer(worker, apps, limits)
         stack.callback(server.stop)
         server.start()
+        if made is not None:
+            stack.callback(made.stop)
+            made.start()
         for listener in bound:
             ready(listener.url)
         yield
 
 
 def _app(
-    context: RestContext, bound: BoundListener, limits: ClientLimits, answers: HeldBytes, bodies: HeldBytes
+    context: RestContext,
+    bound: BoundListener,
+    limits: ClientLimits,
+    answers: HeldBytes,
+    bodies: HeldBytes,
+    page: MountedPage | None,
 ) -> ASGIApp:
     from starlette.middleware.cors import CORSMiddleware
 
@@ -93,6 +126,8 @@ def _app(
 
     worker, is_admin = context.worker, bound.key == ADMIN
     app: ASGIApp = make_app(context, admin=is_admin or worker.admin_listeners is None, others=not is_admin)
+    if page is not None and not is_admin:
+        app = page.over(app)
     app = CountedAnswers(LimitedBodies(app, bodies), answers)
     if worker.rest_auth == "basic":
         assert worker.rest_auth_users_file is not None, "config.rest_rules asks for it"

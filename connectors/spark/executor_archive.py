@@ -37,7 +37,7 @@ _NOT_IN_TASKS: Final = frozenset({
     *("pyspark", "py4j"),  # an executor's Spark has them
     *("bcrypt", "fastapi", "prometheus-client", "uvicorn", "watchfiles"),  # the worker's REST interface and its files
     "cryptography",  # signs receipts of erasures
-    *("humanize", "rich", "typer"),  # what people see
+    *("humanize", "jinja2", "rich", "typer"),  # what people see
     *("grpcio", "setuptools"),  # of grpcio-tools, of which tasks use the compiler for Protobuf alone
 })  # fmt: skip
 """Distributions that no task imports. What is new is taken along until it stands here."""

@@ -24,6 +24,7 @@ from connectors.runtime.lifecycle import RunState, TargetState
 from connectors.runtime.specs.connector_store import FOLDER, ConnectorStore
 from connectors.runtime.status import ConnectorState, Status
 from connectors.runtime.supervisor import RunContext
+from connectors.ui.app import WorkerPage
 from tests.support.cli import worker_file
 from tests.support.memory.storage import FailingStorage
 
@@ -170,7 +171,15 @@ def _listening(
     bound = bind(config, limits.connections)
     # Nothing asks the brokers for the cluster's id: there are none, and its thread would log to a command's stdout.
     with listening(
-        config, herder, lambda: found.health, bound, urls.append, limits, lambda _: Mock(get=lambda: ""), commit
+        config,
+        herder,
+        lambda: found.health,
+        bound,
+        urls.append,
+        limits,
+        lambda _: Mock(get=lambda: ""),
+        commit,
+        WorkerPage,
     ):
         found.url, found.admin_url = urls[0], urls[-1]
         found.client = client_of(urls[0])

@@ -23,8 +23,11 @@ from connectors.signals import HeldSignals, handled
 
 if TYPE_CHECKING:
     from connectors.config.worker import WorkerConfig
+    from connectors.rest.context import RestContext
+    from connectors.rest.service import MountedPage
     from connectors.runtime.supervised_connector import Connector
     from connectors.runtime.worker import Worker
+    from connectors.ui.measurements import SourceLagOf
 
 FilesArgument = Annotated[list[Path] | None, typer.Argument(help="Connector files.", metavar="[CONNECTOR.json...]")]
 OnceOption = Annotated[bool, typer.Option("--once", help="Do all that is there now, then end.")]
@@ -96,11 +99,18 @@ def _run(
         worked = (parts.worker or Worker)(config, herder, clock, observer, spark, files)
         held.hand_to(worked.on_stop)
         with (
-            listening(config, herder, lambda: worked.health, bound, lambda url: say(f"listening on {url}")),
+            listening(config, herder, lambda: worked.health, bound, lambda url: say(f"listening on {url}"), page=_page),
             files.watching(worked.reload),
         ):
             code = worked.run(once=once, lives_on=lives_on)
     return worked, code, herder.connectors()
+
+
+def _page(context: RestContext, lag: SourceLagOf) -> MountedPage:
+    """Makes the worker's page; it is imported only if it is there."""
+    from connectors.ui.app import WorkerPage
+
+    return WorkerPage(context, lag)
 
 
 def _say_done(config: WorkerConfig, connectors: Sequence[Connector], *, as_json: bool) -> None:

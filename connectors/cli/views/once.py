@@ -5,8 +5,6 @@ The values' fields are those of `run --once --json` (docs/formats.md).
 
 from __future__ import annotations
 
-import re
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
@@ -14,12 +12,11 @@ from msgspec import Struct
 
 from compactor.model.state import CatalogState
 from connectors.config.secrets import logged_text
+from connectors.operations.snapshots.opening import opening
 from connectors.progress.terminal import table
 from connectors.runtime.supervised_connector import Connector
 
 FORMAT: Final = 1
-_SPECIAL: Final = re.compile(r'["$`\\!]')
-"""What means something to a shell within double quotes."""
 _HEADERS: Final = ("TOPIC", "READ", "PUBLISHED", "DEAD LETTERS", "KEPT", "SNAPSHOT")
 _LATE: Final = "LATE"
 """The column that is there if some records came late."""
@@ -135,10 +132,3 @@ def _row(topic: OnceTopic, has_late: bool) -> tuple[object, ...]:
     name = topic.topic if topic.closed is None else f"{topic.topic} ({topic.closed})"
     late = (topic.late,) if has_late else ()
     return (name, topic.read, topic.published, topic.dead_letters, topic.kept, *late, path)
-
-
-def opening(path: str) -> str:
-    """Returns the command by which DuckDB shows the snapshot in the folder `path`, with partitions or without."""
-    files = f"{path}/data/**/*.parquet".replace("'", "''")
-    sql = f"SELECT * FROM '{files}' LIMIT 10"  # noqa: S608  # printed for a person, not run here
-    return f"duckdb -c {shlex.quote(sql)}" if _SPECIAL.search(sql) else f'duckdb -c "{sql}"'

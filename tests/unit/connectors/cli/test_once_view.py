@@ -18,6 +18,7 @@ from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState, Topic
 from connectors.cli.views import once as once_view
 from connectors.known_values import remember
+from connectors.operations.snapshots.opening import opening
 from connectors.runtime.status import ConnectorState, Status
 from connectors.runtime.supervised_connector import Connector
 from tests.support.cli import connector_file, invoke, worker_file
@@ -125,7 +126,7 @@ def test_the_line_opens_the_snapshot_whatever_its_path(tmp_path: Path) -> None:
     for place in (folder / "data", folder / "data" / "country=DE"):
         place.mkdir(parents=True)
         pq.write_table(pa.table({"key": [b"a"]}), place / "0.parquet")
-    program, option, sql = shlex.split(once_view.opening(str(folder)))
+    program, option, sql = shlex.split(opening(str(folder)))
     assert (program, option) == ("duckdb", "-c")
     records = duckdb.sql(sql)
     assert records is not None
@@ -151,9 +152,7 @@ def test_what_is_opened_is_no_snapshot_of_a_connector_that_failed() -> None:
     """Its snapshot is of an earlier run: the line opens that of the next connector."""
     failed = _connector("a", error=FencedError("Connector a: fenced.", "Stop this worker."))
     said = _plain(once_view.result([failed, _connector("b")], lambda _: "/snapshots")).splitlines()
-    assert [line for line in said if line.startswith("Open it: ")] == [
-        f"Open it: {once_view.opening('/snapshots/b/t/2')}"
-    ]
+    assert [line for line in said if line.startswith("Open it: ")] == [f"Open it: {opening('/snapshots/b/t/2')}"]
 
 
 def test_a_machine_without_duckdb_is_told_how_to_get_it() -> None:

@@ -1,0 +1,111 @@
+"""Puts the page over the worker's REST interface: `/ui`, and `/` for browsers; everything else goes on to REST."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+import structlog
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from compactor.errors import KeyfoldError
+from connectors.rest import errors
+from connectors.rest.context import RestContext
+from connectors.rest.slow_calls import RETRY_AFTER_S
+from connectors.ui.accepts import prefers_html
+from connectors.ui.measurements import Measurements, SourceLagOf
+from connectors.ui.protection import FormTokens, ProtectedAnswers
+from connectors.ui.reading import ReadingPages
+from connectors.ui.templates import render
+from connectors.ui.visitor import page_values
+
+PATH = "/ui"
+_READS = ("GET", "HEAD")
+
+_log = structlog.get_logger()
+
+
+class WorkerPage:
+    """The page of a worker, which all of its listeners share; `lag` is what is not read of a connector's sources.
+
+    `start` and `stop` are called before its first request and after its last one has begun.
+    """
+
+    def __init__(self, context: RestContext, lag: SourceLagOf) -> None:
+        self._context = context
+        self._tokens = FormTokens()
+        measurements = Measurements(context, lag)
+        pages = ReadingPages(context, measurements, self._tokens)
+        self._app = ProtectedAnswers(
+            Starlette(
+                routes=pages.routes(),
+                exception_handlers={
+                    KeyfoldError: self._of_keyfold,
+                    HTTPException: self._of_http,
+                    Exception: self._of_defect,
+                },
+            )
+        )
+
+    def over(self, app: ASGIApp) -> ASGIApp:
+        """Returns `app` with the page in front of it."""
+        return _PageOver(app, self._app)
+
+    def start(self) -> None:
+        """Begins what the page does without being asked."""
+
+    def stop(self) -> None:
+        """Ends that."""
+
+    def _of_keyfold(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, KeyfoldError)
+        code = errors.code_of(request, error)
+        response = self._error(request, code, errors.text_of(code, str(error), errors.sent_with(request)))
+        if code == HTTPStatus.SERVICE_UNAVAILABLE:
+            response.headers["Retry-After"] = str(RETRY_AFTER_S)
+        return response
+
+    def _of_http(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        phrase = HTTPStatus(error.status_code).phrase
+        said = "There is no such page." if error.status_code == HTTPStatus.NOT_FOUND else error.detail
+        return self._error(request, error.status_code, said if said != phrase else phrase)
+
+    def _of_defect(self, request: Request, error: Exception) -> Response:
+        """Answers for what should never happen; the framework raises the error again, and the log has it."""
+        _log.error("page failed", method=request.method, path=request.url.path, exc_info=error)
+        said = "keyfold has a defect here; the worker's log says more."
+        return self._error(request, HTTPStatus.INTERNAL_SERVER_ERROR, said)
+
+    def _error(self, request: Request, code: int, said: str) -> Response:
+        values = page_values(request, self._context, self._tokens)
+        title = HTTPStatus(code).phrase
+        return HTMLResponse(render("error.html", **values, title=title, said=said), code)
+
+
+class _PageOver:
+    """Gives the page what is the page's, and the rest to the other application."""
+
+    def __init__(self, app: ASGIApp, page: ASGIApp) -> None:
+        self._app = app
+        self._page = page
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request."""
+        path = _page_path(scope) if scope["type"] == "http" else None
+        if path is None:
+            await self._app(scope, receive, send)
+        else:
+            await self._page({**scope, "path": path}, receive, send)
+
+
+def _page_path(scope: Scope) -> str | None:
+    """Returns the page's path of a request, without a slash at its end; None if it is not for the page."""
+    path: str = scope["path"].rstrip("/")
+    if path == PATH or path.startswith(f"{PATH}/"):
+        return path
+    accept = ",".join(value.decode("latin-1") for name, value in scope["headers"] if name == b"accept")
+    return PATH if path == "" and scope["method"] in _READS and prefers_html(accept) else None

@@ -1,0 +1,87 @@
+"""Answers what is only looked at: the overview, a connector, its settings."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any, Final
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from connectors.rest.context import RestContext
+from connectors.rest.views import config
+from connectors.runtime.supervised_connector import Connector
+from connectors.ui.detail import detail
+from connectors.ui.measurements import Measurements
+from connectors.ui.overview import overview
+from connectors.ui.protection import FormTokens
+from connectors.ui.shown_settings import setting_groups
+from connectors.ui.static_files import static_files
+from connectors.ui.templates import render
+from connectors.ui.visitor import page_values
+
+_YEAR: Final = "private, max-age=31536000, immutable"
+_DIGITS_MAX: Final = 6
+
+
+class ReadingPages:
+    """Makes these pages; each of its methods runs on a thread of the framework's, and waits for nothing."""
+
+    def __init__(self, context: RestContext, measurements: Measurements, tokens: FormTokens) -> None:
+        self._context = context
+        self._measurements = measurements
+        self._tokens = tokens
+
+    def routes(self) -> list[Route]:
+        """Returns their paths."""
+        return [
+            Route("/ui", self.overview),
+            Route("/ui/connectors/{name}", self.connector),
+            Route("/ui/connectors/{name}/settings", self.settings),
+            Route("/ui/static/{file}", static_file),
+        ]
+
+    def page(self, request: Request, template: str, **values: Any) -> HTMLResponse:
+        """Returns a page of the template, in the frame that all have."""
+        return HTMLResponse(render(template, **page_values(request, self._context, self._tokens), **values))
+
+    def overview(self, request: Request) -> Response:
+        """Shows all connectors, what fails or is late first."""
+        now_ms = self._context.clock.now_ms()
+        wanted = request.query_params.get("state", "")
+        shown = overview(self._measurements.rows(), now_ms, wanted, _number(request, "page"))
+        return self.page(request, "overview.html", overview=shown)
+
+    def connector(self, request: Request) -> Response:
+        """Shows a connector."""
+        connector = self._named(request)
+        measured, late_ms = self._measurements.of(connector), self._measurements.late_ms
+        shown = detail(connector, measured, self._context.clock.now_ms(), late_ms, _number(request, "page"))
+        return self.page(request, "connector.html", name=connector.name, tab="", detail=shown)
+
+    def settings(self, request: Request) -> Response:
+        """Shows the settings of a connector, secrets hidden, each with its meaning."""
+        connector = self._named(request)
+        groups = setting_groups(config(connector))
+        return self.page(request, "settings.html", name=connector.name, tab="settings", groups=groups)
+
+    def _named(self, request: Request) -> Connector:
+        """Returns the connector that the path names. Raises NoConnectorError."""
+        return self._context.herder.connector(request.path_params["name"])
+
+
+def _number(request: Request, name: str) -> int:
+    text = request.query_params.get(name, "1")
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX else 1
+
+
+async def static_file(request: Request) -> Response:
+    """Answers with a file of the page's own, which browsers keep: its address has its version."""
+    file = static_files().get(request.path_params["file"])
+    if file is None:
+        raise HTTPException(HTTPStatus.NOT_FOUND)
+    is_current = request.query_params.get("v") == file.version
+    headers = {"Cache-Control": _YEAR} if is_current else {}
+    return Response(file.content, media_type=file.media_type, headers=headers)
