@@ -16,6 +16,10 @@ from connectors.rest import errors
 from connectors.rest.context import RestContext
 from connectors.rest.slow_calls import RETRY_AFTER_S
 from connectors.ui.accepts import prefers_html
+from connectors.ui.acting import ActingPages
+from connectors.ui.asked_runs import AskedRuns
+from connectors.ui.creating import CreatingPages
+from connectors.ui.deeds import Deeds
 from connectors.ui.measurements import Measurements, SourceLagOf
 from connectors.ui.protection import FormTokens, ProtectedAnswers
 from connectors.ui.reading import ReadingPages
@@ -24,6 +28,7 @@ from connectors.ui.visitor import page_values
 
 PATH = "/ui"
 _READS = ("GET", "HEAD")
+_SLASH = b"%2f"
 
 _log = structlog.get_logger()
 
@@ -37,11 +42,16 @@ class WorkerPage:
     def __init__(self, context: RestContext, lag: SourceLagOf) -> None:
         self._context = context
         self._tokens = FormTokens()
-        measurements = Measurements(context, lag)
-        pages = ReadingPages(context, measurements, self._tokens)
+        measurements, deeds = Measurements(context, lag), Deeds()
+        runs = AskedRuns(context, deeds)
+        pages = (
+            ReadingPages(context, measurements, self._tokens, deeds),
+            CreatingPages(context, measurements, self._tokens, deeds),
+            ActingPages(context, measurements, self._tokens, deeds, runs),
+        )
         self._app = ProtectedAnswers(
             Starlette(
-                routes=pages.routes(),
+                routes=[route for each in pages for route in each.routes()],
                 exception_handlers={
                     KeyfoldError: self._of_keyfold,
                     HTTPException: self._of_http,
@@ -104,6 +114,8 @@ class _PageOver:
 
 def _page_path(scope: Scope) -> str | None:
     """Returns the page's path of a request, without a slash at its end; None if it is not for the page."""
+    if _SLASH in scope.get("raw_path", b"").lower():  # part of a name that nothing has: REST refuses it
+        return None
     path: str = scope["path"].rstrip("/")
     if path == PATH or path.startswith(f"{PATH}/"):
         return path

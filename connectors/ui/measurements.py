@@ -50,6 +50,11 @@ class Measurements:
                 self._measured_ms = now_ms
             return self._rows
 
+    def forget(self) -> None:
+        """Forgets the rows: something was changed, and is to be seen at once."""
+        with self._lock:
+            self._measured_ms = None
+
     def _measure(self) -> list[Row]:
         now_ms = self._context.clock.now_ms()
         return [row(each, self.of(each), now_ms, self.late_ms) for each in self._context.herder.connectors()]

@@ -1,4 +1,4 @@
-"""Answers what is only looked at: the overview, a connector, its settings."""
+"""Answers what is only looked at: the overview, a connector, its settings, and what a deed means before it is done."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from starlette.routing import Route
 from connectors.rest.context import RestContext
 from connectors.rest.views import config
 from connectors.runtime.supervised_connector import Connector
+from connectors.ui.deeds import Deeds
 from connectors.ui.detail import detail
 from connectors.ui.measurements import Measurements
+from connectors.ui.offered import OFFERS, offered
 from connectors.ui.overview import overview
 from connectors.ui.protection import FormTokens
 from connectors.ui.shown_settings import setting_groups
 from connectors.ui.static_files import static_files
 from connectors.ui.templates import render
-from connectors.ui.visitor import page_values
+from connectors.ui.visitor import page_values, visitor
 
 _YEAR: Final = "private, max-age=31536000, immutable"
 _DIGITS_MAX: Final = 6
@@ -29,10 +31,11 @@ _DIGITS_MAX: Final = 6
 class ReadingPages:
     """Makes these pages; each of its methods runs on a thread of the framework's, and waits for nothing."""
 
-    def __init__(self, context: RestContext, measurements: Measurements, tokens: FormTokens) -> None:
+    def __init__(self, context: RestContext, measurements: Measurements, tokens: FormTokens, deeds: Deeds) -> None:
         self._context = context
         self._measurements = measurements
         self._tokens = tokens
+        self._deeds = deeds
 
     def routes(self) -> list[Route]:
         """Returns their paths."""
@@ -40,12 +43,16 @@ class ReadingPages:
             Route("/ui", self.overview),
             Route("/ui/connectors/{name}", self.connector),
             Route("/ui/connectors/{name}/settings", self.settings),
+            Route("/ui/connectors/{name}/resync", self.confirm),
+            Route("/ui/connectors/{name}/delete", self.confirm),
             Route("/ui/static/{file}", static_file),
         ]
 
     def page(self, request: Request, template: str, **values: Any) -> HTMLResponse:
         """Returns a page of the template, in the frame that all have."""
-        return HTMLResponse(render(template, **page_values(request, self._context, self._tokens), **values))
+        deed = self._deeds.named(request.query_params.get("deed", ""))
+        frame = page_values(request, self._context, self._tokens)
+        return HTMLResponse(render(template, **frame, deed=deed, **values))
 
     def overview(self, request: Request) -> Response:
         """Shows all connectors, what fails or is late first."""
@@ -59,13 +66,25 @@ class ReadingPages:
         connector = self._named(request)
         measured, late_ms = self._measurements.of(connector), self._measurements.late_ms
         shown = detail(connector, measured, self._context.clock.now_ms(), late_ms, _number(request, "page"))
-        return self.page(request, "connector.html", name=connector.name, tab="", detail=shown)
+        return self.page(
+            request, "connector.html", name=connector.name, tab="", detail=shown, **self._deeds_of(connector)
+        )
 
     def settings(self, request: Request) -> Response:
         """Shows the settings of a connector, secrets hidden, each with its meaning."""
         connector = self._named(request)
         groups = setting_groups(config(connector))
         return self.page(request, "settings.html", name=connector.name, tab="settings", groups=groups)
+
+    def confirm(self, request: Request) -> Response:
+        """Says what a deed means, with a form that does it."""
+        connector, path = self._named(request), request.url.path.rpartition("/")[2]
+        if not visitor(request).is_admin:
+            raise HTTPException(HTTPStatus.FORBIDDEN, "The role viewer may only look; this takes the role admin.")
+        return self.page(request, "confirm.html", name=connector.name, offer=OFFERS[path])
+
+    def _deeds_of(self, connector: Connector) -> dict[str, Any]:
+        return {"offers": offered(connector), "deeds": self._deeds.of(connector.name)}
 
     def _named(self, request: Request) -> Connector:
         """Returns the connector that the path names. Raises NoConnectorError."""

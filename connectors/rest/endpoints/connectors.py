@@ -60,7 +60,11 @@ def _expanded(context: RestContext, connector: Connector, expand: list[str]) -> 
 )
 async def create_connector(context: ContextDependency, request: Request) -> Response:
     """Makes a connector, in the state `initial_state` (KIP-980); it is kept when this is answered."""
-    body = await bodies.json_object(request)
+    return await create_from(context, await bodies.json_object(request))
+
+
+async def create_from(context: RestContext, body: Mapping[str, Any]) -> Response:
+    """Makes the connector of a body as `create_connector` takes it. Raises UsageError, FaultyConfigError, BusyError."""
     if "config" not in body and "connector.class" in body:
         raise UsageError('The body has no "config".', _FLAT)
     bodies.only(body, "name", "config", "initial_state")

@@ -16,7 +16,7 @@ from connectors.chain.spec import PREDICATE_OPTIONS, TRANSFORM_OPTIONS, ChainSpe
 from connectors.class_names import ClassNames
 from connectors.config.connector import ConnectorConfig
 from connectors.config.definitions import Definition, definitions, documentation
-from connectors.config.errors import FaultyConfigError
+from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.fields import CONNECTOR_CLASS
 from connectors.config.files import checked
 from connectors.config.flat_file import check_size, texts_of
@@ -77,7 +77,8 @@ async def validate(context: ContextDependency, plugin: str, request: Request) ->
     return await context.slow.checks.run(_validated, context, body)
 
 
-def _validated(context: RestContext, body: Mapping[str, Any]) -> Response:
+def faults_of(context: RestContext, body: Mapping[str, Any]) -> list[Fault]:
+    """Returns what is wrong with the config `body`, alone and with the other connectors, by key. Raises UsageError."""
     given, faults = texts_of(body)
     check_size(given, "config")
     try:
@@ -86,7 +87,12 @@ def _validated(context: RestContext, body: Mapping[str, Any]) -> Response:
             faults += context.herder.specs.clashes(config)
     except FaultyConfigError as error:
         faults += error.faults
-    ordered = sorted(faults, key=attrgetter("key"))
+    return sorted(faults, key=attrgetter("key"))
+
+
+def _validated(context: RestContext, body: Mapping[str, Any]) -> Response:
+    given, _ = texts_of(body)
+    ordered = faults_of(context, body)
     by_key = {name: [sentence(fault) for fault in of_one] for name, of_one in groupby(ordered, attrgetter("key"))}
     configs = [_info(definition, given, by_key) for definition in (*_definitions(), *settings_in(given))]
     known = {config.definition.name for config in configs}

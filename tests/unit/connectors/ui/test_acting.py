@@ -1,0 +1,202 @@
+"""What an admin does on the page, what a viewer may not, and forms of other pages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from connectors.clock import SystemClock
+from connectors.config.files import load_connector, load_worker
+from connectors.runtime.status import ConnectorState
+from connectors.ui.deeds import MOST_DEEDS, SHOWN_DEEDS, Deeds
+from tests.support.browser import browse, words
+from tests.support.cli import NAME, connector_file, worker_file
+from tests.support.kafka import wait_until
+from tests.support.live_worker import live_worker
+from tests.support.rest import RestWorker, rest_worker
+from tests.unit.connectors.rest.test_security import users_file
+
+ADMIN, VIEWER = ("ann", "one"), ("bob", "two")
+
+
+def token(worker: RestWorker, **more: Any) -> str:
+    """The token of the visitor's forms, which any of his pages with a form has."""
+    said = re.search(r'name="form" value="([0-9a-f]{64})"', browse(worker, "/ui/new", **more).text)
+    return said[1] if said else ""
+
+
+def send(worker: RestWorker, path: str, **more: Any) -> httpx.Response:
+    """Sends a form of the page, and follows to the page that says what was done."""
+    auth = {"auth": more.pop("auth")} if "auth" in more else {}
+    fields = {"form": more.pop("form", None) or token(worker, **auth), **more.pop("fields", {})}
+    headers = {"Sec-Fetch-Site": "same-origin", "Origin": worker.url, **more.pop("headers", {})}
+    return worker.ask("POST", path, data=fields, headers=headers, follow_redirects=True, **auth, **more)
+
+
+@pytest.fixture
+def secured(tmp_path: Path) -> Iterator[RestWorker]:
+    path = users_file(tmp_path, ann="admin", bob="viewer")
+    with rest_worker(tmp_path, **{"rest.auth": "basic", "rest.auth.users.file": str(path)}) as made:
+        settings = {"connector.class": "keyfold.CompactedTopic", "topics": "a"}
+        assert made.ask("PUT", "/connectors/a/config", json=settings, auth=ADMIN).status_code == 201
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("path", "state", "said"),
+    [("pause", "PAUSED", "It holds"), ("stop", "STOPPED", "It ends"), ("restart", "RUNNING", "being started again")],
+)
+def test_a_deed_is_done_and_the_page_says_so(worker: RestWorker, path: str, state: str, said: str) -> None:
+    """What was asked for and when, on the page that the browser is led to, and in the list of the connector."""
+    worker.create("a")
+    answer = send(worker, f"/ui/connectors/a/{path}")
+    assert (answer.status_code, answer.history[0].status_code) == (200, 303)
+    assert f"{path.capitalize()}: done" in words(answer.text)
+    assert said in words(answer.text)
+    assert worker.herder.connector("a").status.state is ConnectorState(state)
+    resumed = send(worker, "/ui/connectors/a/resume")
+    assert f"{path.capitalize()}: done" in words(resumed.text)
+    assert worker.herder.connector("a").spec.target.value == "RUNNING"
+
+
+def test_a_failed_connector_is_restarted_from_the_overview(worker: RestWorker) -> None:
+    """With one click, which leads back there."""
+    worker.create("a")
+    worker.supervisor("a").fail("Topic t is gone.")
+    assert 'action="/ui/connectors/a/restart"' in browse(worker, "/ui").text
+    answer = send(worker, "/ui/connectors/a/restart", fields={"back": "overview"})
+    assert answer.url.path == "/ui"
+    assert worker.supervisor("a").restarts == 1
+
+
+def test_a_deletion_takes_the_connectors_name(worker: RestWorker) -> None:
+    """Its page says what stays; without the name nothing is done."""
+    worker.create("a")
+    assert "What it has kept and published stays" in words(browse(worker, "/ui/connectors/a/delete").text)
+    for typed in ("", "b", "yes"):
+        assert send(worker, "/ui/connectors/a/delete", fields={"confirm": typed}).status_code == 400
+    assert worker.herder.names() == ["a"]
+    answer = send(worker, "/ui/connectors/a/delete", fields={"confirm": "a"})
+    assert (answer.url.path, worker.herder.names()) == ("/ui", [])
+    assert "Delete: done" in words(answer.text)
+
+
+def test_a_resync_is_confirmed_on_a_page_that_says_what_it_means(worker: RestWorker) -> None:
+    """It reads everything again: a click is not enough."""
+    worker.create("a")
+    assert "gets a tombstone" in words(browse(worker, "/ui/connectors/a/resync").text)
+    assert send(worker, "/ui/connectors/a/resync").status_code == 400
+
+
+RESULTS: dict[str, dict[str, Any]] = {
+    "clean": {"logs": []},
+    "snapshot": {"snapshots": []},
+    "resync": {"logs": [{"topic": "t", "partition": 0, "offset": 0, "generation": 2}]},
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("clean", "Nothing had to be folded."),
+        ("snapshot", "Nothing was published since the last snapshot."),
+        ("resync", "1 partitions are read again from their start."),
+    ],
+)
+def test_a_long_deed_is_asked_of_the_run(worker: RestWorker, tmp_path: Path, path: str, said: str) -> None:
+    """The browser does not wait for it; what came of it is on the connector's page."""
+    worker.create("a", **{"snapshot.location": str(tmp_path / "snapshots")})
+    with live_worker(worker.location.sub("a"), RESULTS[path]) as asked:
+        assert send(worker, f"/ui/connectors/a/{path}", fields={"confirm": "yes"}).status_code == 200
+        wait_until(lambda: said in words(browse(worker, "/ui/connectors/a").text), "the page says what came of it")
+    assert [each.kind for each in asked] == [path]
+
+
+def test_what_nothing_runs_is_not_asked(worker: RestWorker) -> None:
+    """A request would wait for ever, or start a Spark of its own here."""
+    worker.create("a")
+    worker.ask("PUT", "/connectors/a/stop")
+    assert "Nothing runs connector a." in words(send(worker, "/ui/connectors/a/clean").text)
+
+
+def test_a_refusal_is_said_on_the_page(tmp_path: Path) -> None:
+    """As REST words it: a connector of a file is deleted by its file."""
+    file = load_connector(connector_file(tmp_path), load_worker(worker_file(tmp_path)))
+    with rest_worker(tmp_path, file) as worker:
+        assert f"/ui/connectors/{NAME}/delete" not in browse(worker, f"/ui/connectors/{NAME}").text
+        answer = send(worker, f"/ui/connectors/{NAME}/delete", fields={"confirm": NAME})
+        assert "Delete: refused" in words(answer.text)
+        assert str(file.path) in words(answer.text)
+        assert worker.herder.names() == [NAME]
+
+
+def test_a_viewer_sees_no_button_and_is_refused(secured: RestWorker) -> None:
+    """By the server, whatever he sends."""
+    own = token(secured, auth=ADMIN)
+    for path in ("/ui", "/ui/connectors/a"):
+        page = browse(secured, path, auth=VIEWER).text
+        assert "<form" not in page
+        assert "<button" not in page
+        assert own not in page
+    for path in ("/ui/connectors/a/pause", "/ui/new", "/ui/new/check", "/ui/connectors/a/delete"):
+        assert send(secured, path, auth=VIEWER, form=own, fields={"confirm": "a"}).status_code == 403
+    assert browse(secured, "/ui/connectors/a/delete", auth=VIEWER).status_code == 403
+    assert secured.herder.connector("a").status.state is ConnectorState.RUNNING
+    assert "by ann" in words(send(secured, "/ui/connectors/a/pause", auth=ADMIN).text)
+
+
+@pytest.mark.parametrize(
+    ("headers", "form"),
+    [
+        ({"Origin": "http://evil.example"}, None),
+        ({"Origin": "null"}, None),
+        ({"Sec-Fetch-Site": "cross-site"}, None),
+        ({"Sec-Fetch-Site": "same-site"}, None),
+        ({}, "0" * 64),
+        ({}, "\u00e9"),
+    ],
+)
+def test_forms_of_other_pages_are_refused(secured: RestWorker, headers: dict[str, str], form: str | None) -> None:
+    """A browser sends the password along with any of them."""
+    answer = send(secured, "/ui/connectors/a/pause", auth=ADMIN, headers=headers, form=form)
+    assert answer.status_code == 403
+    assert secured.herder.connector("a").status.state is ConnectorState.RUNNING
+
+
+def test_a_form_without_a_token_is_refused(worker: RestWorker) -> None:
+    """Also without a log-in, and if the browser says nothing of where it comes from."""
+    worker.create("a")
+    assert worker.ask("POST", "/ui/connectors/a/pause", data={"x": "y"}).status_code == 403
+    assert worker.ask("POST", "/ui/connectors/a/pause", json={"form": token(worker)}).status_code == 415
+
+
+def test_the_token_of_another_user_is_none(secured: RestWorker) -> None:
+    """Each has his own."""
+    assert len(token(secured, auth=ADMIN)) == 64
+    with rest_worker(Path(secured.location.location)) as other:
+        assert send(secured, "/ui/connectors/a/pause", auth=ADMIN, form=token(other)).status_code == 403
+
+
+@pytest.mark.parametrize("path", ["/ui/connectors/a/nope", "/ui/connectors/a%2Fpause", "/ui/connectors/a/pause%2F"])
+def test_there_are_no_other_deeds(worker: RestWorker, path: str) -> None:
+    """A slash within a name is none between parts of the path."""
+    worker.create("a")
+    assert send(worker, path).status_code in (404, 405)
+    assert worker.herder.connector("a").status.state is ConnectorState.RUNNING
+
+
+def test_deeds_are_bounded() -> None:
+    """The newest stay."""
+    deeds, clock = Deeds(), SystemClock()
+    first = deeds.begin("a", "Pause", "", clock.now_ms())
+    for _ in range(MOST_DEEDS):
+        deeds.begin("a", "Pause", "", clock.now_ms())
+    assert deeds.named(first.id) is None
+    assert len(deeds.of("a")) == SHOWN_DEEDS
+    assert deeds.end(first, "late", clock.now_ms()).said == "late"
+    assert deeds.named(first.id) is None
