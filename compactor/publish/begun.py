@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import copy_context
 from typing import Final, TypeVar
@@ -11,18 +12,32 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 
 _END: Final = object()
+END_S: Final = 5.0
+"""How long (s) a block that has ended waits for its thread: a read of a store that answers takes less. One that does
+not answer would keep the error of the block from the connector, which tries again by it."""
 
 
 @contextmanager
-def begun(make: Callable[[], Iterator[T]]) -> Iterator[Iterator[T]]:
+def begun(make: Callable[[], Iterator[T]], end_s: float = END_S) -> Iterator[Iterator[T]]:
     """Yields the items that `make` gives, of which a thread of the block makes the first at once.
 
-    The block ends once that thread has, whatever became of the item. What making it raises is raised to who takes it.
+    The block ends once that thread has, or `end_s` seconds later: it only reads, and what becomes of the item counts
+    for nothing then. What making it raises is raised to who takes it.
     """
-    with ThreadPoolExecutor(1) as pool:
-        items = iter(make())
-        first = pool.submit(copy_context().run, lambda: next(items, _END))
+    items, first = iter(make()), Future[T | object]()
+
+    def make_first() -> None:
+        try:
+            first.set_result(next(items, _END))
+        except BaseException as error:  # noqa: BLE001 - it is raised to who takes the item
+            first.set_exception(error)
+
+    thread = threading.Thread(target=copy_context().run, args=(make_first,), name="first-sent", daemon=True)
+    thread.start()
+    try:
         yield _from(first.result, items)
+    finally:
+        thread.join(end_s)
 
 
 def _from(first: Callable[[], T | object], items: Iterator[T]) -> Iterator[T]:

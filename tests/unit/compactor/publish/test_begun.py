@@ -35,22 +35,57 @@ def test_nothing_made_is_nothing_taken() -> None:
         assert list(items) == []
 
 
-def failing(ended: threading.Event) -> Iterator[int]:
+def failing() -> Iterator[int]:
     """Yields nothing, and raises."""
-    ended.set()
     raise OSError("gone")
     yield 0
 
 
 def test_what_making_it_raises_is_raised_to_who_takes_it() -> None:
     """Not before: steps 6 and 7 may have an error of their own, which counts."""
-    with begun(lambda: failing(threading.Event())) as items, pytest.raises(OSError, match="gone"):
+    with begun(failing) as items, pytest.raises(OSError, match="gone"):
         next(items)
 
 
 def test_an_error_before_it_is_taken_is_the_one_that_is_raised() -> None:
     """The thread has ended by then: nothing reads files of a connector that is over."""
-    ended = threading.Event()
-    with pytest.raises(ValueError, match="fenced"), begun(lambda: failing(ended)):
-        raise ValueError("fenced")
-    assert ended.is_set()
+    leaves, readers = threading.Event(), list[threading.Thread]()
+
+    def reading() -> Iterator[int]:
+        readers.append(threading.current_thread())
+        assert leaves.wait(WAIT_S)
+        yield from failing()
+
+    def fail() -> None:
+        with begun(reading):
+            leaves.set()
+            raise ValueError("fenced")
+
+    with pytest.raises(ValueError, match="fenced"):
+        fail()
+    assert not readers[0].is_alive()
+
+
+def test_a_read_that_does_not_end_holds_back_no_error() -> None:
+    """The block waits for its thread a little, and its error is raised; the process can end meanwhile, too."""
+    release, raised, readers = threading.Event(), threading.Event(), list[threading.Thread]()
+
+    def waiting() -> Iterator[int]:
+        readers.append(threading.current_thread())
+        assert release.wait(6 * WAIT_S)
+        yield 0
+
+    def fail() -> None:
+        with pytest.raises(ValueError, match="fenced"), begun(waiting, end_s=0.1):
+            raise ValueError("fenced")
+        raised.set()
+
+    block = threading.Thread(target=fail, daemon=True)
+    block.start()
+    is_raised = raised.wait(WAIT_S)
+    release.set()
+    block.join(WAIT_S)
+    assert is_raised
+    assert readers[0].daemon
+    readers[0].join(WAIT_S)
+    assert not readers[0].is_alive()
