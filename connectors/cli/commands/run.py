@@ -70,10 +70,11 @@ def _run(
     from connectors.config.stores import worker_storage
     from connectors.rest.listeners import bind
     from connectors.runtime.specs.connector_files import ConnectorFiles
-    from connectors.runtime.specs.connector_limit import raise_open_files_limit
+    from connectors.runtime.specs.connector_limit import open_files_limit, raise_open_files_limit, refuse_few_files
     from connectors.spark.session import SparkStart
 
     raise_open_files_limit()
+    refuse_few_files(open_files_limit())
     files = ConnectorFiles(config, paths)
     loaded = files.load()
     listens = bool(config.listeners) and not once

@@ -1,9 +1,14 @@
-"""Decides how many connectors a worker may have, from `connectors.max` or the process's limit of open files."""
+"""Decides how many connectors a worker may have, from `connectors.max` or the process's limit of open files.
+
+A worker that could not even start Spark with that limit is refused.
+"""
 
 from __future__ import annotations
 
 import resource
 from typing import Final
+
+from connectors.errors import ConfigError
 
 FILES_OF_THE_WORKER: Final = 512
 """Open files that are left to the worker itself: REST takes up to 384 for its connections, and a worker that ran ten
@@ -19,6 +24,9 @@ them unless it is set otherwise."""
 
 MOST_FILES: Final = 65_536
 """The soft limit is raised no further: 1,000 connectors fit into half of it."""
+LEAST_FILES: Final = 400
+"""Spark's JVM has the worker's limit. It had 329 open files as it began, most of them libraries, and 363 as ten
+connectors ran for an hour; with 256 it did not start."""
 
 
 def most_connectors(configured: int | None, open_files: int) -> int:
@@ -51,3 +59,13 @@ def raise_open_files_limit() -> None:
         # A container without a limit would have Spark's Python daemons close a billion numbers at each start.
         most = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
+
+
+def refuse_few_files(open_files: int) -> None:
+    """Raises ConfigError if a worker cannot run with a limit of `open_files` files (below 0: any number)."""
+    if 0 <= open_files < LEAST_FILES:
+        raise ConfigError(
+            f"The limit of open files is {open_files}; a worker needs {LEAST_FILES}, as Spark's JVM alone opens 363.",
+            "Raise it, and the hard limit with it: `ulimit -n` in a shell, `LimitNOFILE=` of systemd, `--ulimit "
+            "nofile=` of a container.",
+        )

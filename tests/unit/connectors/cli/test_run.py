@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,18 @@ import pytest
 
 from connectors.cli.options import CommandParts
 from connectors.jvm.java import find_java
-from tests.support.cli import NAME, NOBODY, connector_file, invoke, keep, row, worker_file, write_json
+from tests.support.cli import (
+    NAME,
+    NOBODY,
+    command,
+    connector_file,
+    environment,
+    invoke,
+    keep,
+    row,
+    worker_file,
+    write_json,
+)
 from tests.support.spark_standins import up
 
 
@@ -73,6 +85,18 @@ def test_a_stop_before_the_worker_is_there_reaches_it(tmp_path: Path, number: si
     assert invoke("run", *files, "--once", parts=parts).exit_code == 0
     assert worker.stopped == [number]
     assert signal.getsignal(number) is before
+
+
+def test_too_few_open_files_are_told_before_anything_begins(tmp_path: Path) -> None:
+    """Exit code 3, with the limit, the least and how it is raised; the storage is not made."""
+    worker = write_json(tmp_path / "worker.json", {"bootstrap.servers": NOBODY, "storage.location": "here"})
+    limited = ["sh", "-c", 'ulimit -n 64 && exec "$@"', "sh", *command("run", "--worker", worker)]
+    ran = subprocess.run(limited, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
+    assert ran.returncode == 3
+    error, action = ran.stderr.splitlines()
+    assert error.startswith("error: The limit of open files is 64; a worker needs 400")
+    assert action.startswith("next: Raise it")
+    assert not (tmp_path / "here").exists()
 
 
 @pytest.fixture

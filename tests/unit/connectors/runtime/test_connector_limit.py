@@ -11,10 +11,10 @@ import pytest
 import structlog
 
 from connectors.config.files import load_connector, load_worker
-from connectors.errors import ConflictError
+from connectors.errors import ConfigError, ConflictError
 from connectors.runtime.lifecycle import TargetState
 from connectors.runtime.specs.connector_files import FileChanges
-from connectors.runtime.specs.connector_limit import most_connectors, open_files_limit
+from connectors.runtime.specs.connector_limit import LEAST_FILES, most_connectors, open_files_limit, refuse_few_files
 from tests.support.cli import worker_file, write_json
 from tests.support.herd import Herd, config, put
 
@@ -116,3 +116,15 @@ def test_soft_limit_of_open_files_becomes_the_hard_one() -> None:
     """A worker under systemd has 1,024 files by its soft limit, and uses what the hard one allows."""
     ran = subprocess.run([sys.executable, "-c", RAISED], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "(700, 700)"
+
+
+@pytest.mark.parametrize("open_files", [LEAST_FILES, -1])
+def test_a_worker_with_files_enough_is_not_refused(open_files: int) -> None:
+    """The least is enough, and so is no limit."""
+    refuse_few_files(open_files)
+
+
+def test_a_worker_with_one_file_less_is_refused() -> None:
+    """Spark's JVM would not start, or fail as it first reads a further library."""
+    with pytest.raises(ConfigError, match=f"is {LEAST_FILES - 1}; a worker needs {LEAST_FILES}"):
+        refuse_few_files(LEAST_FILES - 1)
