@@ -18,6 +18,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 from compactor.secret_forms import HIDDEN
 from connectors.config.secrets import is_secret, logged_text
+from connectors.progress.log_lines import LOG_LINES
 from connectors.progress.terminal import is_coloured
 from connectors.terminal_text import one_line
 
@@ -174,8 +175,9 @@ def _rendering(style: str, *, coloured: bool) -> list[Processor]:
     """Returns the processors from an event to a line: tracebacks become text first, so that they are masked too."""
     plain: list[Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
     if style == "json":
-        return [*plain, structlog.processors.format_exc_info, redact, structlog.processors.JSONRenderer(default=str)]
+        kept: list[Processor] = [structlog.processors.format_exc_info, redact, LOG_LINES.keep]
+        return [*plain, *kept, structlog.processors.JSONRenderer(default=str)]
     renderer = structlog.dev.ConsoleRenderer(
         colors=coloured, pad_event_to=0, exception_formatter=structlog.dev.plain_traceback
     )
-    return [*plain, structlog.processors.format_exc_info, redact, in_one_line, renderer]
+    return [*plain, structlog.processors.format_exc_info, redact, in_one_line, LOG_LINES.keep, renderer]

@@ -20,6 +20,7 @@ from connectors.ui.acting import ActingPages
 from connectors.ui.asked_runs import AskedRuns
 from connectors.ui.creating import CreatingPages
 from connectors.ui.deeds import Deeds
+from connectors.ui.history import SampleHistory
 from connectors.ui.measurements import Measurements, SourceLagOf
 from connectors.ui.protection import FormTokens, ProtectedAnswers
 from connectors.ui.reading import ReadingPages
@@ -44,8 +45,9 @@ class WorkerPage:
         self._tokens = FormTokens()
         measurements, deeds = Measurements(context, lag), Deeds()
         runs = AskedRuns(context, deeds)
+        self._history = SampleHistory(measurements, context.clock)
         pages = (
-            ReadingPages(context, measurements, self._tokens, deeds),
+            ReadingPages(context, measurements, self._tokens, deeds, self._history),
             CreatingPages(context, measurements, self._tokens, deeds),
             ActingPages(context, measurements, self._tokens, deeds, runs),
         )
@@ -65,10 +67,12 @@ class WorkerPage:
         return _PageOver(app, self._app)
 
     def start(self) -> None:
-        """Begins what the page does without being asked."""
+        """Begins what the page does without being asked: to take samples."""
+        self._history.start()
 
     def stop(self) -> None:
         """Ends that."""
+        self._history.stop()
 
     def _of_keyfold(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, KeyfoldError)

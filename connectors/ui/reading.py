@@ -10,11 +10,13 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from connectors.progress.log_lines import LOG_LINES
 from connectors.rest.context import RestContext
 from connectors.rest.views import config
 from connectors.runtime.supervised_connector import Connector
 from connectors.ui.deeds import Deeds
 from connectors.ui.detail import detail
+from connectors.ui.history import SampleHistory
 from connectors.ui.measurements import Measurements
 from connectors.ui.offered import OFFERS, offered
 from connectors.ui.overview import overview
@@ -31,11 +33,19 @@ _DIGITS_MAX: Final = 6
 class ReadingPages:
     """Makes these pages; each of its methods runs on a thread of the framework's, and waits for nothing."""
 
-    def __init__(self, context: RestContext, measurements: Measurements, tokens: FormTokens, deeds: Deeds) -> None:
+    def __init__(
+        self,
+        context: RestContext,
+        measurements: Measurements,
+        tokens: FormTokens,
+        deeds: Deeds,
+        history: SampleHistory,
+    ) -> None:
         self._context = context
         self._measurements = measurements
         self._tokens = tokens
         self._deeds = deeds
+        self._history = history
 
     def routes(self) -> list[Route]:
         """Returns their paths."""
@@ -43,6 +53,7 @@ class ReadingPages:
             Route("/ui", self.overview),
             Route("/ui/connectors/{name}", self.connector),
             Route("/ui/connectors/{name}/settings", self.settings),
+            Route("/ui/connectors/{name}/log", self.log),
             Route("/ui/connectors/{name}/resync", self.confirm),
             Route("/ui/connectors/{name}/delete", self.confirm),
             Route("/ui/static/{file}", static_file),
@@ -59,7 +70,7 @@ class ReadingPages:
         now_ms = self._context.clock.now_ms()
         wanted = request.query_params.get("state", "")
         shown = overview(self._measurements.rows(), now_ms, wanted, _number(request, "page"))
-        return self.page(request, "overview.html", overview=shown)
+        return self.page(request, "overview.html", overview=shown, samples=self._history.of)
 
     def connector(self, request: Request) -> Response:
         """Shows a connector."""
@@ -76,6 +87,11 @@ class ReadingPages:
         groups = setting_groups(config(connector))
         return self.page(request, "settings.html", name=connector.name, tab="settings", groups=groups)
 
+    def log(self, request: Request) -> Response:
+        """Shows the last lines that this worker has logged of a connector."""
+        connector = self._named(request)
+        return self.page(request, "log.html", name=connector.name, tab="log", lines=LOG_LINES.of(connector.name))
+
     def confirm(self, request: Request) -> Response:
         """Says what a deed means, with a form that does it."""
         connector, path = self._named(request), request.url.path.rpartition("/")[2]
@@ -84,7 +100,8 @@ class ReadingPages:
         return self.page(request, "confirm.html", name=connector.name, offer=OFFERS[path])
 
     def _deeds_of(self, connector: Connector) -> dict[str, Any]:
-        return {"offers": offered(connector), "deeds": self._deeds.of(connector.name)}
+        samples = self._history.of(connector.name)
+        return {"offers": offered(connector), "deeds": self._deeds.of(connector.name), "samples": samples}
 
     def _named(self, request: Request) -> Connector:
         """Returns the connector that the path names. Raises NoConnectorError."""

@@ -10,6 +10,7 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from connectors.ui import texts
+from connectors.ui.sparkline import sparkline
 from connectors.ui.static_files import static_url
 
 FOLDER: Final = Path(__file__).parent / "templates"
@@ -38,6 +39,7 @@ def environment() -> Environment:
         part=lambda text: quote(text, safe=""),
     )
     made.globals["static"] = static_url
+    made.globals["sparkline"] = sparkline
     return made
 
 

@@ -68,7 +68,8 @@ def test_a_failed_connector_is_restarted_from_the_overview(worker: RestWorker) -
     """With one click, which leads back there."""
     worker.create("a")
     worker.supervisor("a").fail("Topic t is gone.")
-    assert 'action="/ui/connectors/a/restart"' in browse(worker, "/ui").text
+    button = 'action="/ui/connectors/a/restart"'
+    wait_until(lambda: button in browse(worker, "/ui").text, "the rows are measured again")
     answer = send(worker, "/ui/connectors/a/restart", fields={"back": "overview"})
     assert answer.url.path == "/ui"
     assert worker.supervisor("a").restarts == 1

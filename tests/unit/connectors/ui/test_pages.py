@@ -7,16 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from connectors.progress.log_lines import LOG_LINES
 from connectors.runtime.status import ConnectorState, Status
 from connectors.ui.protection import HEADERS, POLICY
 from connectors.ui.static_files import FOLDER, static_files
 from connectors.ui.templates import FOLDER as TEMPLATES
 from tests.support.browser import browse, words
+from tests.support.kafka import wait_until
 from tests.support.rest import RestWorker, rest_worker
 from tests.unit.connectors.ui.test_acting import send
 
 SECRET = "geheim-4711"
-PAGES = ("/", "/ui", "/ui/connectors/a", "/ui/connectors/a/settings", "/ui/nope")
+PAGES = ("/", "/ui", "/ui/connectors/a", "/ui/connectors/a/settings", "/ui/connectors/a/log", "/ui/new", "/ui/nope")
 
 
 def test_the_overview_says_how_each_connector_is(worker: RestWorker) -> None:
@@ -24,8 +26,9 @@ def test_the_overview_says_how_each_connector_is(worker: RestWorker) -> None:
     for name in ("a", "b"):
         worker.create(name)
     worker.supervisor("b").fail("Topic t is gone.\nMake it again.")
-    page = browse(worker, "/ui?state=FAILED").text
-    assert 'href="/ui/connectors/b"' in page
+    failed = "/ui?state=FAILED"
+    wait_until(lambda: 'href="/ui/connectors/b"' in browse(worker, failed).text, "the rows are measured again")
+    page = browse(worker, failed).text
     assert 'href="/ui/connectors/a"' not in page
     assert "FAILED" in words(page)
     assert "Topic t is gone." in words(page)
@@ -46,6 +49,17 @@ def test_the_page_of_a_connector(worker: RestWorker) -> None:
     settings = words(browse(worker, "/ui/connectors/a/settings/").text)
     assert "min.compaction.lag.ms 60000" in settings
     assert "How long" in settings
+
+
+def test_the_log_of_a_connector(worker: RestWorker) -> None:
+    """Its own lines alone; the newest first, each with its fields."""
+    worker.create("a")
+    for name, event in (("a", "first"), ("b", "of another"), ("a", "then <b>")):
+        LOG_LINES.keep(None, "", {"connector": name, "event": event, "level": "info", "timestamp": "2026", "n": 1})
+    page = browse(worker, "/ui/connectors/a/log").text
+    assert "then <b> n=1 2026 info first n=1" in words(page)
+    assert "<b>" not in page
+    assert "of another" not in page
 
 
 def test_errors_are_pages_too(worker: RestWorker) -> None:

@@ -1,0 +1,69 @@
+"""Keeps the last lines that this process has logged of each connector, as the worker's page shows them."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict, deque
+from typing import Final
+
+from msgspec import Struct
+from structlog.typing import EventDict, WrappedLogger
+
+MOST_LINES: Final = 200
+"""Lines that are kept of a connector."""
+LINE_MAX: Final = 1_000
+"""Characters of a line: an error with what to do next. With tracebacks a connector would take megabytes."""
+MOST_CONNECTORS: Final = 1_000
+"""Connectors of which lines are kept, those that have logged last: as many as a worker has."""
+_ELSEWHERE: Final = ("timestamp", "level", "event", "connector", "logger", "exception", "stack")
+
+
+class LogLine(Struct, frozen=True):
+    """A line: its time (ISO 8601, UTC), level, event, and its fields as text."""
+
+    at: str
+    level: str
+    event: str
+    fields: str
+
+
+class LogLines:
+    """Keeps the lines of each connector; threads share it."""
+
+    def __init__(self) -> None:
+        # By connector, the one that has logged last at the end; changed under the lock.
+        self._lines: OrderedDict[str, deque[LogLine]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def keep(self, _logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+        """Keeps the line of an event of a connector, in which secrets are masked already: a structlog processor."""
+        name = event.get("connector")
+        if isinstance(name, str):
+            self._add(name, _line(event))
+        return event
+
+    def _add(self, name: str, line: LogLine) -> None:
+        with self._lock:
+            self._lines.setdefault(name, deque(maxlen=MOST_LINES)).append(line)
+            self._lines.move_to_end(name)
+            if len(self._lines) > MOST_CONNECTORS:
+                self._lines.popitem(last=False)
+
+    def of(self, name: str) -> tuple[LogLine, ...]:
+        """Returns the lines of a connector, the newest first."""
+        with self._lock:
+            return tuple(reversed(self._lines.get(name, ())))
+
+
+LOG_LINES: Final = LogLines()
+"""Those of this process."""
+
+
+def _line(event: EventDict) -> LogLine:
+    fields = " ".join(f"{key}={value}" for key, value in event.items() if key not in _ELSEWHERE)
+    return LogLine(
+        at=str(event.get("timestamp", "")),
+        level=str(event.get("level", "")),
+        event=str(event.get("event", ""))[:LINE_MAX],
+        fields=fields[:LINE_MAX],
+    )
