@@ -45,6 +45,7 @@ from connectors.cli.commands.resync import resync
 from connectors.cli.commands.run import run
 from connectors.cli.commands.snapshot import app as snapshot_app
 from connectors.cli.commands.tail import tail
+from connectors.cli.commands.top import top
 from connectors.cli.commands.validate import validate
 from connectors.cli.commands.version import installed, version
 from connectors.cli.groups import Command, CommandGroup, TakingGroup
@@ -158,14 +159,14 @@ def help_of(command: Callable[..., None]) -> str:
 
 COMMANDS: Final[tuple[Callable[..., None], ...]] = (
     *(run, validate, describe, analyze, get, dump, clean, release, restart, resync, rebuild, restore, delete),
-    *(tail, bootstrap, kafka, failpoints, package, demo, version),
+    *(top, tail, bootstrap, kafka, failpoints, package, demo, version),
 )
 """The subcommands, in the order of `keyfold --help`."""
 
 GROUPS: Final = {
     "Run": "run validate demo",
     "Look": "describe get dump tail bootstrap analyze version",
-    "Ask a worker": "connectors restart clean snapshot release erase dlq",
+    "Ask a worker": "top connectors restart clean snapshot release erase dlq",
     "Start over": "resync rebuild restore delete",
     "For clusters and trials": "package kafka failpoints",
 }

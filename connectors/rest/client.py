@@ -150,6 +150,11 @@ class RestClient:
         """Returns the answer to a GET. Raises UnreachableError; what the answer's code says otherwise."""
         return self._ask("GET", path)
 
+    def text(self, path: str) -> str:
+        """Returns the answer to a GET as text, as /metrics gives it. Raises as `get` does."""
+        sent = forms_of(*self._login)
+        return without(self._answer("GET", path, None, sent).body.decode(errors="replace"), sent)
+
     def read(self, path: str, of: type[Answer]) -> Answer:
         """Returns the answer to a GET as `of` has it. Raises UnreachableError, also for an answer of another form."""
         return self.converted(self.get(path), path, of)
@@ -170,6 +175,16 @@ class RestClient:
 
     def _ask(self, method: str, path: str, body: Any = None) -> Any:
         sent = forms_of(*self._login, *_secrets_of(body))
+        answer = self._answer(method, path, body, sent)
+        try:
+            return _hidden(_decoded(answer.body), sent) if answer.body else None
+        except (msgspec.ValidationError, RecursionError) as error:
+            raise self._no_worker(f"its answer is too much: {why(error)}") from None
+        except UNDECODABLE:
+            raise self._no_worker("its answer is not JSON") from None
+
+    def _answer(self, method: str, path: str, body: Any, sent: Sequence[str]) -> HttpAnswer:
+        """Returns an answer of success; what an error says of it is without what was `sent`."""
         try:
             answer = self._client.ask(HttpRequest(method, f"{self.url}{path}", {}, body), TIMEOUT_S)
         except httpx.HTTPError as error:
@@ -179,12 +194,7 @@ class RestClient:
             ) from None
         if not httpx.codes.is_success(answer.status):
             raise _error(answer, sent)
-        try:
-            return _hidden(_decoded(answer.body), sent) if answer.body else None
-        except (msgspec.ValidationError, RecursionError) as error:
-            raise self._no_worker(f"its answer is too much: {why(error)}") from None
-        except UNDECODABLE:
-            raise self._no_worker("its answer is not JSON") from None
+        return answer
 
     def _no_worker(self, why: str) -> UnreachableError:
         return UnreachableError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from connectors.dev.embedded_kafka import EmbeddedKafka
+from tests.support.cli import invoke
 from tests.support.dashboards import asked_names
 from tests.support.deployment import PROCESS_TIMEOUT_S, Deployment
 from tests.support.kafka import consume_all, create_topic, end_offsets, produce, produce_transaction, wait_until
@@ -32,6 +34,8 @@ def _scraped(worker: RestProcess) -> Mapping[str, float]:
 
 def test_a_worker_has_what_alerts_and_dashboard_ask_for(broker: EmbeddedKafka, tmp_path: Path, topic_name: str) -> None:
     """Each metric is there once records were published, folded and snapshotted, and what is counted adds up.
+
+    `keyfold top` reads them.
 
     All of them stay when the connector fails. That its lag is measured on then, every 15 s, test_source_lag.py tries.
     """
@@ -58,6 +62,8 @@ def test_a_worker_has_what_alerts_and_dashboard_ask_for(broker: EmbeddedKafka, t
         assert found["keyfold_publish_freshness_seconds_count"] == sent
         happened = ("transactions_total", "catalog_commits_total", "log_cleaner_compactions_total", "snapshot_bytes")
         assert [name for name in happened if not found[f"keyfold_{name}"]] == []
+        told = json.loads(invoke("top", "--json", "--interval", "0.2", "--url", worker.url).stdout)["connectors"]
+        assert [(each["state"], each["lag_records"]) for each in told] == [("RUNNING", 0)]
         one.settings["topics"] = f"{topic},{topic}-later"
         config = {key: value for key, value in one.settings.items() if key != "name"}
         assert worker.ask("PUT", f"/connectors/{one.name}/config", json=config).status_code == 200

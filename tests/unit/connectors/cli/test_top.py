@@ -1,0 +1,106 @@
+"""`keyfold top`: its rows from two samples, its orders and widths, and its keys on a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from connectors.cli.views.top import ORDERS, TopSample, TopState, rows, text, values_of
+from tests.support.cli import command, environment, invoke
+from tests.support.rest import RestWorker, rest_worker
+
+READ = "keyfold_records_read_total"
+
+
+def sample(at_ms: int, read: float, **states: TopState) -> TopSample:
+    """Connectors, each of which has read so many records."""
+    return TopSample(at_ms, states, {(READ, name): read for name in states})
+
+
+@pytest.fixture
+def worker(tmp_path: Path) -> Iterator[RestWorker]:
+    with rest_worker(tmp_path) as listening:
+        listening.create("orders")
+        yield listening
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "rate"),
+    [
+        (sample(0, 10, a=TopState("RUNNING")), sample(2_000, 30, a=TopState("RUNNING")), 10.0),
+        (sample(0, 10, a=TopState("RUNNING")), sample(2_000, 4, a=TopState("RUNNING")), 2.0),
+        (sample(5, 10, a=TopState("RUNNING")), sample(5, 30, a=TopState("RUNNING")), None),
+        (sample(0, 10, b=TopState("RUNNING")), sample(2_000, 30, a=TopState("RUNNING")), None),
+        (None, sample(2_000, 30, a=TopState("RUNNING")), None),
+    ],
+)
+def test_a_rate_is_what_a_counter_gained(before: TopSample | None, now: TopSample, rate: float | None) -> None:
+    """A counter that went back began at 0 again; without an earlier sample there is no rate."""
+    assert rows(before, now)[0].read_per_second == rate
+
+
+def test_lag_is_of_source_and_output() -> None:
+    """Records of all topics are added up, the longest delay counts."""
+    values = values_of(
+        [
+            ("keyfold_source_lag_records", "a", 5),
+            ("keyfold_source_lag_records", "a", 7),
+            ("keyfold_source_lag_seconds", "a", 3),
+            ("keyfold_source_lag_seconds", "a", 9),
+            ("keyfold_publish_lag_records", "a", 1),
+        ]
+    )
+    row = rows(None, TopSample(0, {"a": TopState("FAILED", "no broker\n  at x")}, values))[0]
+    assert (row.lag_records, row.lag_seconds, row.error) == (13, 9, "no broker")
+
+
+def test_what_failed_is_first() -> None:
+    """By state the worst is first, by name the alphabet counts."""
+    shown = rows(None, sample(0, 1, a=TopState("RUNNING"), b=TopState("FAILED", "gone")))
+    assert [row.connector for row in sorted(shown, key=ORDERS["state"])] == ["b", "a"]
+    assert [row.connector for row in sorted(shown, key=ORDERS["name"])] == ["a", "b"]
+
+
+@pytest.mark.parametrize("width", [80, 60, 40])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    """Names are cut and columns fall away; escapes of a terminal in an error are shown, not obeyed."""
+    states = {"x" * 100: TopState("FAILED", "\x1b[2J" + "e" * 200)}
+    shown = text(rows(None, TopSample(0, states, {})), width).replace("\x1b[1m", "").replace("\x1b[0m", "")
+    assert max(map(len, shown.splitlines())) <= width
+    assert "\x1b" not in shown
+    assert ("FOLDS" in shown) == (width == 80)
+
+
+def test_once_prints_one_table(worker: RestWorker) -> None:
+    """A pipe gets a table, --json an object, and an unknown order is a usage error."""
+    done = invoke("top", "--once", "--interval", "0.1", "--url", worker.url)
+    assert (done.exit_code, done.stdout.splitlines()[1].split()[0]) == (0, "orders")
+    told = json.loads(invoke("top", "--json", "--interval", "0.1", "--url", worker.url).stdout)
+    assert [each["connector"] for each in told["connectors"]] == ["orders"]
+    assert invoke("top", "--sort", "colour", "--url", worker.url).exit_code == 2
+
+
+def test_q_ends_it_on_a_terminal(worker: RestWorker) -> None:
+    """It shows the connectors until q is pressed, and leaves the terminal as it was."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        command("top", "--url", worker.url),
+        env=environment(TERM="xterm"),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    seen = b""
+    while b"q quit" not in seen:
+        seen += os.read(ours, 65_536)
+    os.write(ours, b"nq")
+    assert process.wait(30) == 0
+    assert b"orders" in seen
+    os.close(ours)
