@@ -21,6 +21,7 @@ from connectors.ui.asked_runs import AskedRuns
 from connectors.ui.creating import CreatingPages
 from connectors.ui.deeds import Deeds
 from connectors.ui.history import SampleHistory
+from connectors.ui.looking_up import LookUpPages
 from connectors.ui.measurements import Measurements, SourceLagOf
 from connectors.ui.protection import FormTokens, ProtectedAnswers
 from connectors.ui.reading import ReadingPages
@@ -46,8 +47,10 @@ class WorkerPage:
         measurements, deeds = Measurements(context, lag), Deeds()
         runs = AskedRuns(context, deeds)
         self._history = SampleHistory(measurements, context.clock)
+        reading = ReadingPages(context, measurements, self._tokens, deeds, self._history)
         pages = (
-            ReadingPages(context, measurements, self._tokens, deeds, self._history),
+            reading,
+            LookUpPages(context, reading),
             CreatingPages(context, measurements, self._tokens, deeds),
             ActingPages(context, measurements, self._tokens, deeds, runs),
         )

@@ -59,11 +59,11 @@ class ReadingPages:
             Route("/ui/static/{file}", static_file),
         ]
 
-    def page(self, request: Request, template: str, **values: Any) -> HTMLResponse:
+    def page(self, request: Request, template: str, code: int = HTTPStatus.OK, **values: Any) -> HTMLResponse:
         """Returns a page of the template, in the frame that all have."""
         deed = self._deeds.named(request.query_params.get("deed", ""))
         frame = page_values(request, self._context, self._tokens)
-        return HTMLResponse(render(template, **frame, deed=deed, **values))
+        return HTMLResponse(render(template, **frame, deed=deed, **values), code)
 
     def overview(self, request: Request) -> Response:
         """Shows all connectors, what fails or is late first."""

@@ -169,6 +169,14 @@ def test_forms_of_other_pages_are_refused(secured: RestWorker, headers: dict[str
     assert secured.herder.connector("a").status.state is ConnectorState.RUNNING
 
 
+def test_an_origin_that_may_ask_rest_may_send_no_form(tmp_path: Path) -> None:
+    """`access.control.allow.origin` is for REST: a page that reads answers could read the token, too."""
+    with rest_worker(tmp_path, **{"access.control.allow.origin": "*"}) as worker:
+        worker.create("a")
+        answer = send(worker, "/ui/connectors/a/pause", headers={"Origin": "http://evil.example"})
+        assert answer.status_code == 403
+
+
 def test_a_form_without_a_token_is_refused(worker: RestWorker) -> None:
     """Also without a log-in, and if the browser says nothing of where it comes from."""
     worker.create("a")

@@ -1,0 +1,22 @@
+"""A key that is looked up on the page."""
+
+from __future__ import annotations
+
+from tests.support.browser import browse, words
+from tests.support.rest import RestWorker
+
+
+def test_a_key_that_is_not_kept_is_said_to_be_none(worker: RestWorker) -> None:
+    """The form has what was typed, as text."""
+    worker.create("a")
+    page = browse(worker, "/ui/connectors/a/lookup?key=%3Cb%3E")
+    assert page.status_code == 200
+    assert "0 kept of this key" in words(page.text)
+    assert 'value="&lt;b&gt;"' in page.text
+
+
+def test_the_form_alone_looks_nothing_up(worker: RestWorker) -> None:
+    """Without a key there is only the form."""
+    worker.create("a")
+    assert "kept of this key" not in browse(worker, "/ui/connectors/a/lookup").text
+    assert browse(worker, "/ui/connectors/b/lookup?key=x").status_code == 404
