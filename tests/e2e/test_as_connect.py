@@ -31,6 +31,7 @@ DIFFERENT: Final[dict[str, tuple[int, str]]] = {
     'POST /connectors application/json {"name": "b"': (201, TASKS),
     "GET /connectors/b/status": (200, TASKS),
     "PUT /connector-plugins/Nothing/config/validate": (404, "the plugin in the path is not there"),
+    "GET / Accept: text/html": (200, "a browser is shown the worker's page"),
 }
 """Requests that are answered differently on purpose, by how they begin: our status, and why."""
 
