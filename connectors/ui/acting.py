@@ -65,6 +65,9 @@ class ActingPages:
         except KeyfoldError as error:
             code = errors.code_of(request, error)
             self._end(deed, errors.text_of(code, str(error), errors.sent_with(request)), ok=False)
+        except BaseException:
+            self._end(deed, "It was broken off; the worker's log says more.", ok=False)
+            raise
         else:
             if said is not None:
                 self._end(deed, said)
@@ -84,7 +87,9 @@ class ActingPages:
             self._runs.begin(path, deed)
             return None
         if path == RESTART.path:
-            herder.restart(name)
+            if herder.connector(name).spec.target is TargetState.STOPPED:
+                raise UsageError(f"Connector {name} is stopped.", "Resume it: it starts again then.")
+            await slow.changes.run(herder.restart, name)  # it waits for the herder's lock
             return "It is being started again."
         if path == DELETE.path:
             await slow.changes.run(herder.specs.delete, name)

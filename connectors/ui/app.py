@@ -45,14 +45,14 @@ class WorkerPage:
         self._context = context
         self._tokens = FormTokens()
         measurements, deeds = Measurements(context, lag), Deeds()
-        runs = AskedRuns(context, deeds)
+        self._runs = AskedRuns(context, deeds)
         self._history = SampleHistory(measurements, context.clock)
         reading = ReadingPages(context, measurements, self._tokens, deeds, self._history)
         pages = (
             reading,
             LookUpPages(context, reading),
             CreatingPages(context, measurements, self._tokens, deeds),
-            ActingPages(context, measurements, self._tokens, deeds, runs),
+            ActingPages(context, measurements, self._tokens, deeds, self._runs),
         )
         self._app = ProtectedAnswers(
             Starlette(
@@ -74,8 +74,9 @@ class WorkerPage:
         self._history.start()
 
     def stop(self) -> None:
-        """Ends that."""
+        """Ends that, and takes back what was asked for and is not begun."""
         self._history.stop()
+        self._runs.stop()
 
     def _of_keyfold(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, KeyfoldError)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, Final
 
 from compactor.catalog.requests import Request
@@ -17,6 +16,7 @@ from compactor.errors import KeyfoldError
 from compactor.json_types import converted_as
 from compactor.model.actions import AddSnapshot
 from compactor.storage.base import Storage
+from connectors.clock import Clock
 from connectors.config.secrets import logged_text
 from connectors.errors import BusyError, UsageError
 from connectors.operations.request_timeout import RequestTimeout
@@ -32,7 +32,10 @@ MOST_RUNNING: Final = 8
 WAIT_S: Final = 3_600.0
 """How long (s) the answer is waited for: a full fold of a large connector takes minutes."""
 
-Ask = Callable[[Storage, str, Request, RequestTimeout], Mapping[str, Any]]
+_END_S: Final = 1.0
+"""How long (s) the end of a worker waits until requests are taken back: each is a change of a file."""
+
+Ask = Callable[[Storage, str, Request, RequestTimeout, Clock], Mapping[str, Any]]
 
 
 def _cleaned(result: Mapping[str, Any]) -> str:
@@ -46,7 +49,7 @@ def _cleaned(result: Mapping[str, Any]) -> str:
 def _snapshots(result: Mapping[str, Any]) -> str:
     taken: Sequence[AddSnapshot] = converted_as(result.get("snapshots", ()), tuple[AddSnapshot, ...])
     if not taken:
-        return "Nothing was published since the last snapshot."
+        return "There is nothing to snapshot: of no topic that is read is anything published yet."
     return f"Took {len(taken):,} snapshots with {sum(each.records for each in taken):,} records."
 
 
@@ -60,15 +63,17 @@ KINDS: Final = frozenset(_WORDS)
 
 
 class AskedRuns:
-    """Has such deeds done, each by a thread that waits for the answer. `ask` asks, and waits."""
+    """Has such deeds done, each by a thread that waits for the answer. `asks` asks, and waits."""
 
-    def __init__(self, context: RestContext, deeds: Deeds, ask: Ask | None = None) -> None:
+    def __init__(self, context: RestContext, deeds: Deeds, asks: Ask = ask) -> None:
         self._context = context
         self._deeds = deeds
-        self._ask = ask or partial(_ask, clock=context.clock)
-        # Deeds that are waited for; changed under the lock.
-        self._running = 0
+        self._ask = asks
+        # Threads that wait for a deed; changed under the lock.
+        self._running = set[threading.Thread]()
         self._lock = threading.Lock()
+        # Set once the worker ends.
+        self._stopped = threading.Event()
 
     def begin(self, kind: str, deed: Deed) -> None:
         """Begins one of KINDS. Raises UsageError if nothing runs the connector, BusyError, NoThreadError."""
@@ -77,21 +82,31 @@ class AskedRuns:
             raise UsageError(
                 f"Nothing runs connector {deed.connector}.", "Resume it first, or wait until it has begun."
             )
+        thread = threading.Thread(target=self._run, args=(kind, deed), name="page-deed", daemon=True)
         with self._lock:
-            if self._running >= MOST_RUNNING:
+            if len(self._running) >= MOST_RUNNING:
                 raise BusyError(f"{MOST_RUNNING} cleans, snapshots and resyncs are under way.", "Try again later.")
-            self._running += 1
+            self._running.add(thread)
         try:
-            started(threading.Thread(target=self._run, args=(kind, deed), name="page-deed", daemon=True))
+            started(thread)
         except BaseException:
-            self._over()
+            self._over(thread)
             raise
+
+    def stop(self) -> None:
+        """Takes back what is asked for and not begun: the next worker would carry it out for no one."""
+        self._stopped.set()
+        with self._lock:
+            waiting = [*self._running]
+        for thread in waiting:
+            thread.join(_END_S)
 
     def _run(self, kind: str, deed: Deed) -> None:
         ok, said = True, ""
+        clock = _UntilStopped(self._context.clock, self._stopped)
         try:
             storage = self._context.storage_of(deed.connector)
-            said = _WORDS[kind](self._ask(storage, deed.connector, request(kind), RequestTimeout(WAIT_S)))
+            said = _WORDS[kind](self._ask(storage, deed.connector, request(kind), RequestTimeout(WAIT_S), clock))
         except KeyfoldError as error:
             ok, said = False, logged_text(str(error))
         except Exception:
@@ -99,12 +114,24 @@ class AskedRuns:
             raise
         finally:
             self._deeds.end(deed, said, self._context.clock.now_ms(), ok=ok)
-            self._over()
+            self._over(threading.current_thread())
 
-    def _over(self) -> None:
+    def _over(self, thread: threading.Thread) -> None:
         with self._lock:
-            self._running -= 1
+            self._running.discard(thread)
 
 
-def _ask(storage: Storage, name: str, wanted: Request, timeout: RequestTimeout, clock: Any) -> Mapping[str, Any]:
-    return ask(storage, name, wanted, timeout, clock)
+class _UntilStopped:
+    """A clock that raises KeyfoldError from a wait once `stopped` is set."""
+
+    def __init__(self, clock: Clock, stopped: threading.Event) -> None:
+        self._clock = clock
+        self._stopped = stopped
+        self.now_ms = clock.now_ms
+        self.monotonic_ms = clock.monotonic_ms
+        self.wait_ms = clock.wait_ms
+
+    def sleep_ms(self, ms: int) -> None:
+        """Waits for `ms`. Raises KeyfoldError if the worker ends."""
+        if self._clock.wait_ms(ms, self._stopped):
+            raise KeyfoldError("The worker ends.", "Ask again once it has started.")

@@ -103,7 +103,12 @@ class CreatingPages:
         except KeyfoldError as error:
             code = errors.code_of(request, error)
             said = errors.text_of(code, str(error), errors.sent_with(request))
+            self._deeds.end(deed, said, self._context.clock.now_ms(), ok=False)
             return await run_in_threadpool(self._page, request, text, JsonVerdict((said,)), code)
+        except BaseException:
+            said = "It was broken off; the worker's log says more."
+            self._deeds.end(deed, said, self._context.clock.now_ms(), ok=False)
+            raise
         self._deeds.end(deed, f"It is there, and is to be {state}.", self._context.clock.now_ms())
         self._measurements.forget()
         return RedirectResponse(f"/ui/connectors/{quote(name, safe='')}?deed={deed.id}", HTTPStatus.SEE_OTHER)

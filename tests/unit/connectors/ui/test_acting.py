@@ -10,6 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
+from compactor.catalog import requests
+from compactor.catalog.requests import Request
+from compactor.storage.base import Storage
 from connectors.clock import SystemClock
 from connectors.config.files import load_connector, load_worker
 from connectors.runtime.status import ConnectorState
@@ -105,7 +108,7 @@ RESULTS: dict[str, dict[str, Any]] = {
     ("path", "said"),
     [
         ("clean", "Nothing had to be folded."),
-        ("snapshot", "Nothing was published since the last snapshot."),
+        ("snapshot", "There is nothing to snapshot: of no topic that is read is anything published yet."),
         ("resync", "1 partitions are read again from their start."),
     ],
 )
@@ -118,11 +121,32 @@ def test_a_long_deed_is_asked_of_the_run(worker: RestWorker, tmp_path: Path, pat
     assert [each.kind for each in asked] == [path]
 
 
+def test_what_is_not_begun_is_taken_back_when_the_worker_ends(tmp_path: Path) -> None:
+    """The next worker would carry it out, and nobody would wait for it."""
+    with rest_worker(tmp_path) as worker:
+        worker.create("a")
+        storage = worker.location.sub("a")
+        assert send(worker, "/ui/connectors/a/resync", fields={"confirm": "yes"}).status_code == 200
+        wait_until(lambda: len(_pending(storage)) == 1, "it is asked for")
+    assert _pending(storage) == []
+
+
+def _pending(storage: Storage) -> list[Request]:
+    return [*requests.pending(storage, SystemClock().now_ms())]
+
+
 def test_what_nothing_runs_is_not_asked(worker: RestWorker) -> None:
     """A request would wait for ever, or start a Spark of its own here."""
     worker.create("a")
     worker.ask("PUT", "/connectors/a/stop")
     assert "Nothing runs connector a." in words(send(worker, "/ui/connectors/a/clean").text)
+
+
+def test_a_stopped_connector_is_not_restarted(worker: RestWorker) -> None:
+    """The page says so, instead of that it starts."""
+    worker.create("a")
+    worker.ask("PUT", "/connectors/a/stop")
+    assert "Connector a is stopped." in words(send(worker, "/ui/connectors/a/restart").text)
 
 
 def test_a_refusal_is_said_on_the_page(tmp_path: Path) -> None:
