@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from string import ascii_lowercase
+
 import pytest
 import structlog
 
 from connectors import logging_setup
-from connectors.progress.log_lines import LINE_MAX, LOG_LINES, MOST_CONNECTORS, MOST_LINES, LogLines
+from connectors.progress.log_lines import LINE_MAX, LOG_LINES, MOST_BYTES, MOST_CONNECTORS, MOST_LINES, LogLines
 from tests.support.cli import own_logging
 
 
@@ -41,3 +44,30 @@ def test_secrets_are_masked_before_a_line_is_kept(style: str) -> None:
     assert "n=1" in newest.fields
     assert "geheim" not in newest.fields
     assert newest.at
+
+
+def test_all_lines_together_are_bounded_in_memory() -> None:
+    """Of any characters; the connector that has most loses its oldest line, and others lose none."""
+    kept = LogLines()
+    kept.keep(None, "", {"connector": "quiet", "event": "e"})
+    tracemalloc.start()
+    for number in range(MOST_LINES):
+        for name in ascii_lowercase:
+            kept.keep(None, "", {"connector": name, "event": f"{number}", "x": "\U0001f600" * LINE_MAX})
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert MOST_BYTES * 0.9 < taken < MOST_BYTES * 1.1  # the containers are not counted
+    assert len(kept.of("quiet")) == 1
+    counts = [len(kept.of(name)) for name in ascii_lowercase]
+    assert max(counts) - min(counts) <= 1
+    assert kept.of("a")[0].event == f"{MOST_LINES - 1}"
+
+
+def test_many_lines_of_connectors_that_are_forgotten_leave_room() -> None:
+    """What a forgotten connector had counts no longer."""
+    kept = LogLines()
+    for number in range(3 * MOST_CONNECTORS):
+        for at in range(3):
+            kept.keep(None, "", {"connector": f"c{number}", "event": f"{at}", "x": "\U0001f600" * LINE_MAX})
+    assert len(kept.of(f"c{3 * MOST_CONNECTORS - 1}")) == 3
+    assert len(kept.of(f"c{2 * MOST_CONNECTORS}")) == 3
