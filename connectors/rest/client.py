@@ -88,10 +88,15 @@ class ShownInfo(Struct, frozen=True):
     config: dict[str, str]
 
 
-class ShownConnector(Struct, frozen=True):
-    """A connector in the list of all."""
+class ShownRun(Struct, frozen=True):
+    """A connector in the list of all states."""
 
     status: ShownStatus
+
+
+class ShownConnector(ShownRun, frozen=True):
+    """A connector in the list of all states and configs."""
+
     info: ShownInfo
 
 
@@ -164,7 +169,7 @@ class RestClient:
         try:
             return converted_as(answer, of)
         except msgspec.ValidationError:
-            raise self._no_worker(f"its answer to GET {path} has another form") from None
+            raise self.no_worker(f"its answer to GET {path} has another form") from None
 
     def send(self, method: str, path: str, body: Any = None) -> Any:
         """Sends a request, with a JSON `body` if there is one; returns the answer, None if it has no body.
@@ -179,9 +184,9 @@ class RestClient:
         try:
             return _hidden(_decoded(answer.body), sent) if answer.body else None
         except (msgspec.ValidationError, RecursionError) as error:
-            raise self._no_worker(f"its answer is too much: {why(error)}") from None
+            raise self.no_worker(f"its answer is too much: {why(error)}") from None
         except UNDECODABLE:
-            raise self._no_worker("its answer is not JSON") from None
+            raise self.no_worker("its answer is not JSON") from None
 
     def _answer(self, method: str, path: str, body: Any, sent: Sequence[str]) -> HttpAnswer:
         """Returns an answer of success; what an error says of it is without what was `sent`."""
@@ -196,7 +201,8 @@ class RestClient:
             raise _error(answer, sent)
         return answer
 
-    def _no_worker(self, why: str) -> UnreachableError:
+    def no_worker(self, why: str) -> UnreachableError:
+        """Returns the error that says `why` what answers is no worker; its address is shown without a login."""
         return UnreachableError(
             f"What answers at {self._where} is no worker: {why}.", "Name the worker's address with --url."
         )

@@ -15,14 +15,14 @@ from connectors.cli.commands.connectors import Asked, asks_worker
 from connectors.cli.options import JsonOption
 from connectors.cli.output import say, say_json
 from connectors.cli.views.top import KEYS, NAMES, ORDERS, TopRow, TopSample, TopState, rows, text, values_of
-from connectors.clock import SYSTEM_CLOCK
+from connectors.clock import SYSTEM_CLOCK, Durations
 from connectors.errors import UsageError
 from connectors.progress.terminal import is_terminal
 
 if TYPE_CHECKING:
     from connectors.rest.client import RestClient
 
-_PATH: Final = "/connectors?expand=status&expand=info"
+_PATH: Final = "/connectors?expand=status"
 _HELP: Final = "sort: " + "  ".join(f"{key} {name}" for key, name in KEYS.items()) + "  q quit"
 
 SortOption = Annotated[str, typer.Option("--sort", help=f"By what: {', '.join(ORDERS)}.", metavar="ORDER")]
@@ -49,9 +49,9 @@ def top(
         raise UsageError(f"--sort {sort} is no order.", f"Give one of {', '.join(ORDERS)}.")
     with asked() as client:
         if once or as_json or not (is_terminal(sys.stdout) and sys.stdin.isatty()):
-            before = sample(client, SYSTEM_CLOCK.now_ms())
+            before = sample(client, SYSTEM_CLOCK)
             SYSTEM_CLOCK.sleep_ms(int(interval * 1000))
-            shown = sorted(rows(before, sample(client, SYSTEM_CLOCK.now_ms())), key=ORDERS[sort])
+            shown = sorted(rows(before, sample(client, SYSTEM_CLOCK)), key=ORDERS[sort])
             if as_json:
                 say_json({"format_version": 1, "connectors": shown})
             else:
@@ -60,16 +60,19 @@ def top(
         _show(client, sort, interval)
 
 
-def sample(client: RestClient, now_ms: int) -> TopSample:
-    """Asks a worker for states and metrics. Raises UnreachableError, also for an answer of another form."""
+def sample(client: RestClient, clock: Durations) -> TopSample:
+    """Asks a worker for states and metrics, and takes the time of the metrics by `clock`.
+
+    Raises UnreachableError, also for an answer of another form.
+    """
     from prometheus_client.parser import text_string_to_metric_families
 
-    from connectors.errors import UnreachableError
-    from connectors.rest.client import ShownConnector
+    from connectors.rest.client import ShownRun
 
-    known = client.read(_PATH, dict[str, ShownConnector])
+    known = client.read(_PATH, dict[str, ShownRun])
+    metrics, at_ms = client.text("/metrics"), clock.monotonic_ms()
     # Only the lines that count are parsed: with metrics.partitions there are many times as many.
-    lines = (line for line in client.text("/metrics").split("\n") if line.partition("{")[0] in NAMES)
+    lines = (line for line in metrics.split("\n") if line.partition("{")[0] in NAMES)
     try:
         series = [
             (each.name, each.labels.get("connector", ""), each.value)
@@ -77,12 +80,9 @@ def sample(client: RestClient, now_ms: int) -> TopSample:
             for each in family.samples
         ]
     except ValueError:
-        raise UnreachableError(
-            f"What answers at {client.url} is no worker: its metrics have another form.",
-            "Name the worker's address with --url.",
-        ) from None
+        raise client.no_worker("its metrics have another form") from None
     states = {name: TopState(each.status.connector.state, each.status.connector.trace) for name, each in known.items()}
-    return TopSample(now_ms, states, values_of(series))
+    return TopSample(at_ms, states, values_of(series))
 
 
 def _show(client: RestClient, sort: str, interval: float) -> None:
@@ -93,7 +93,7 @@ def _show(client: RestClient, sort: str, interval: float) -> None:
 
     console = Console()
     with _keys(), Live(console=console, screen=True, auto_refresh=False) as live:
-        before, now = None, sample(client, SYSTEM_CLOCK.now_ms())
+        before, now = None, sample(client, SYSTEM_CLOCK)
         due_ms = SYSTEM_CLOCK.monotonic_ms() + int(interval * 1000)
         while True:
             shown: list[TopRow] = sorted(rows(before, now), key=ORDERS[sort])
@@ -104,7 +104,7 @@ def _show(client: RestClient, sort: str, interval: float) -> None:
                 return
             sort = KEYS.get(key or sort[0], sort)
             if SYSTEM_CLOCK.monotonic_ms() >= due_ms:
-                before, now = now, sample(client, SYSTEM_CLOCK.now_ms())
+                before, now = now, sample(client, SYSTEM_CLOCK)
                 due_ms = SYSTEM_CLOCK.monotonic_ms() + int(interval * 1000)
 
 

@@ -36,7 +36,7 @@ class TopState(Struct, frozen=True):
 
 
 class TopSample(Struct, frozen=True):
-    """What a worker said at a time (ms): states by connector, values by metric and connector."""
+    """What a worker said at a time (ms that never fall): states by connector, values by metric and connector."""
 
     at_ms: int
     states: Mapping[str, TopState]

@@ -11,11 +11,17 @@ from pathlib import Path
 
 import pytest
 
+from connectors.cli.commands.top import sample as asked_sample
 from connectors.cli.views.top import ORDERS, TopSample, TopState, rows, text, values_of
+from connectors.errors import UnreachableError
+from connectors.rest.client import RestClient
 from tests.support.cli import command, environment, invoke
+from tests.support.clocks import ManualClock
+from tests.support.echo_server import echo_server
 from tests.support.rest import RestWorker, rest_worker
 
 READ = "keyfold_records_read_total"
+STATUS = {"connector": {"state": "RUNNING", "worker_id": "w"}, "tasks": []}
 
 
 def sample(at_ms: int, read: float, **states: TopState) -> TopSample:
@@ -104,3 +110,33 @@ def test_q_ends_it_on_a_terminal(worker: RestWorker) -> None:
     assert process.wait(30) == 0
     assert b"orders" in seen
     os.close(ours)
+
+
+def test_rates_are_by_the_time_of_the_metrics() -> None:
+    """However long the states take, and whatever is done to the wall clock; no more is asked for than is shown."""
+    clock, asked = ManualClock(), []
+
+    def answer(path: str, _: object) -> tuple[int, bytes]:
+        asked.append(path)
+        clock.advance(1_000)
+        return 200, b"" if path == "/metrics" else json.dumps({"a": {"status": STATUS}}).encode()
+
+    with echo_server(answer) as url, RestClient(url) as client:
+        taken = asked_sample(client, clock)
+    assert asked == ["/connectors?expand=status", "/metrics"]
+    assert (taken.at_ms, taken.states) == (clock.at_ms, {"a": TopState("RUNNING")})
+
+
+def test_an_answer_of_another_form_shows_no_login() -> None:
+    """The address is named without what it holds of a user."""
+
+    def answer(path: str, _: object) -> tuple[int, bytes]:
+        return 200, f'{READ}{{connector="a"}} many'.encode() if path == "/metrics" else b"{}"
+
+    with echo_server(answer) as url:
+        at = url.replace("://", "://ann:geheim-4711@")
+        with RestClient(at) as client, pytest.raises(UnreachableError, match="its metrics have another form") as error:
+            asked_sample(client, ManualClock())
+        done = invoke("top", "--once", "--url", at)
+    assert (done.exit_code, "its metrics have another form" in done.output) == (4, True), done.output
+    assert [text for text in (str(error.value), done.output) if "geheim-4711" in text] == []
