@@ -185,25 +185,44 @@ def test_a_writer_that_hangs_holds_up_no_micro_batch(found: Portions) -> None:
         goes_on.set()
 
 
+class AskedClock(ManualClock):
+    """Counts how often the thread asks for a duration that has made it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+        self._maker = threading.get_ident()
+
+    def monotonic_ms(self) -> int:
+        """Returns the time, for durations."""
+        self.asked += threading.get_ident() == self._maker
+        return super().monotonic_ms()
+
+    def wait_for(self, asked: int) -> None:
+        """Waits until it has been asked so often."""
+        wait_until(lambda: self.asked >= asked, "the loop asks the clock")
+
+
 class Stalling(LocalStorage):
     """A store in whose call the whole process stands still for 8 s, by `clock`."""
 
-    def __init__(self, location: str, clock: ManualClock) -> None:
+    def __init__(self, location: str, clock: AskedClock) -> None:
         super().__init__(location)
         self._clock = clock
 
     @contextmanager
     def open_output(self, path: str) -> Iterator[IO[bytes]]:
-        """Advances the clock, and writes once a look of others may have come."""
+        """Advances the clock once the driver's loop waits, and writes once that loop has looked at the clock."""
+        self._clock.wait_for(8)  # four as it begins, for two portions, then three in each turn
         self._clock.advance(8_000)
-        time.sleep(0.2)
+        self._clock.wait_for(self._clock.asked + 4)
         with super().open_output(path) as file:
             yield file
 
 
 def test_a_worker_that_stood_still_finds_no_portion_late(found: Portions) -> None:
     """Nobody's portion is read apart, and no connector for a minute, for what others have done to the process."""
-    clock, delivered = ManualClock(), dict[int, Any]()
+    clock, delivered = AskedClock(), dict[int, Any]()
     options = replace(found.late.options, intake=intake(Stalling(str(found.folder), clock)), chain=None)
     found.late = replace(found.late, options=options)
     with ThreadPoolExecutor(2) as writers:

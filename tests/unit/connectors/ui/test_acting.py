@@ -208,8 +208,20 @@ def test_a_form_without_a_token_is_refused(worker: RestWorker) -> None:
     assert worker.ask("POST", "/ui/connectors/a/pause", json={"form": token(worker)}).status_code == 415
 
 
-def test_the_token_of_another_user_is_none(secured: RestWorker) -> None:
-    """Each has his own."""
+def test_the_token_of_another_user_is_none(tmp_path: Path) -> None:
+    """Each has his own, also among admins."""
+    path = users_file(tmp_path, ann="admin", bob="admin")
+    with rest_worker(tmp_path, **{"rest.auth": "basic", "rest.auth.users.file": str(path)}) as worker:
+        settings = {"connector.class": "keyfold.CompactedTopic", "topics": "a"}
+        assert worker.ask("PUT", "/connectors/a/config", json=settings, auth=ADMIN).status_code == 201
+        own, other = token(worker, auth=ADMIN), token(worker, auth=("bob", "two"))
+        assert send(worker, "/ui/connectors/a/pause", auth=ADMIN, form=other).status_code == 403
+        assert worker.herder.connector("a").status.state is ConnectorState.RUNNING
+        assert send(worker, "/ui/connectors/a/pause", auth=ADMIN, form=own).status_code == 200
+
+
+def test_the_token_of_another_worker_is_none(secured: RestWorker) -> None:
+    """Each process has a key of its own."""
     assert len(token(secured, auth=ADMIN)) == 64
     with rest_worker(Path(secured.location.location)) as other:
         assert send(secured, "/ui/connectors/a/pause", auth=ADMIN, form=token(other)).status_code == 403
