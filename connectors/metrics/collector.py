@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Final, Literal, NamedTuple
 
@@ -16,14 +16,12 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from compactor.metrics import FRESHNESS_BOUNDS_S
-from compactor.model.record import TopicPartition
 from compactor.storage.request_counts import BYTES_BY_KIND, REQUESTS, REQUESTS_BY_KIND
 from connectors.clock import Clock
 from connectors.metrics.measured import MeasuredConnector, MeasuredLog, measure
-from connectors.metrics.source_lag import SourceLag
+from connectors.metrics.source_lag import SourceLagOf
 from connectors.runtime.herder import Herder
 from connectors.runtime.status import ConnectorState
-from connectors.runtime.supervised_connector import Connector
 
 STATES: Final = tuple(state.lower() for state in ConnectorState)
 TASK_STATES: Final = (*(state for state in STATES if state != "stopped"), "destroyed")
@@ -154,7 +152,7 @@ class WorkerCollector(Collector):
         self,
         herder: Herder,
         clock: Clock,
-        lag: Callable[[Connector, int], Mapping[TopicPartition, SourceLag]] = lambda *_: {},
+        lag: SourceLagOf = lambda *_: {},
         *,
         names: str,
         partitions: bool,

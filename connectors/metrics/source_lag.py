@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
 import structlog
 from confluent_kafka.admin import OffsetSpec
@@ -43,6 +43,10 @@ class SourceLag(Struct, frozen=True):
 
     offsets: int
     since_ms: int | None
+
+
+SourceLagOf: TypeAlias = Callable[[Connector, int], Mapping[TopicPartition, SourceLag]]
+"""Returns the lag of a connector's partitions to their sources, at a time in ms."""
 
 
 class EndHistory(Struct, frozen=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec import Struct
 
 from compactor.json_types import converted_as
@@ -16,6 +18,8 @@ from connectors.errors import ConfigError
 from connectors.operations.request_timeout import RequestTimeout
 from connectors.operations.worker_request import DEFAULT_TIMEOUT, perform, request
 from connectors.runtime.request_handler import SNAPSHOT
+
+NOTHING_TO_SNAPSHOT: Final = "There is nothing to snapshot: of no topic that is read is anything published yet."
 
 
 class SnapshotInfo(Struct, frozen=True):

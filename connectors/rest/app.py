@@ -32,7 +32,7 @@ class PathsAsConnects:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        if b"%2f" in scope.get("raw_path", b"").lower():  # part of a name that nothing has, and not the end of a path
+        if has_encoded_slash(scope):
             await errors.answer(HTTPStatus.NOT_FOUND, "HTTP 404 Not Found")(scope, receive, send)
             return
         changed = dict(scope)
@@ -45,6 +45,11 @@ class PathsAsConnects:
             await errors.answer(HTTPStatus.NOT_ACCEPTABLE, "HTTP 406 Not Acceptable")(changed, receive, send)
             return
         await self._app(changed, receive, send)
+
+
+def has_encoded_slash(scope: Scope) -> bool:
+    """Returns whether a path has a slash that is part of a name: nothing has such a name, and no path ends with it."""
+    return b"%2f" in scope.get("raw_path", b"").lower()
 
 
 class QuickLookUps:

@@ -110,6 +110,12 @@ def code_of(request: Request, error: KeyfoldError) -> HTTPStatus:
     return next((code for kind, code in _CODES if isinstance(error, kind)), HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
+def refusal(request: Request, error: KeyfoldError) -> tuple[HTTPStatus, str]:
+    """Returns status and text of an error of ours for a page, with what to do next."""
+    code = code_of(request, error)
+    return code, text_of(code, str(error), sent_with(request))
+
+
 def sent_with(request: Request) -> str:
     """Returns what a request has brought: its path, its query, and its body if that was read."""
     return f"{unquote(str(request.url))} {getattr(request.state, SENT, '')}"
@@ -120,9 +126,9 @@ def busy(error: KeyfoldError, sent: str = "") -> JSONResponse:
 
     Nothing was changed; the header says when to ask again.
     """
-    refusal = answer(HTTPStatus.SERVICE_UNAVAILABLE, str(error), sent)
-    refusal.headers["Retry-After"] = str(RETRY_AFTER_S)
-    return refusal
+    later = answer(HTTPStatus.SERVICE_UNAVAILABLE, str(error), sent)
+    later.headers["Retry-After"] = str(RETRY_AFTER_S)
+    return later
 
 
 def of_http(request: Request, error: Exception) -> Response:

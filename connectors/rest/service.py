@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
@@ -20,11 +20,9 @@ from connectors.threads import CancellableThread
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-    from compactor.model.record import TopicPartition
-    from connectors.metrics.source_lag import SourceLag
+    from connectors.metrics.source_lag import SourceLagOf
     from connectors.rest.answers import HeldBytes
     from connectors.rest.context import RestContext
-    from connectors.runtime.supervised_connector import Connector
 
 ADMIN: Final = "admin.listeners"
 ASK_S: Final = 10.0
@@ -40,12 +38,10 @@ class MountedPage(Protocol):
         """Begins what the page does without being asked; the listeners answer by then."""
 
     def stop(self) -> None:
-        """Ends that, and what it is still sending; the listeners answer until this returns."""
+        """Ends that, and takes back what was asked for and is not begun; the listeners answer until this returns."""
 
 
-MakePage: TypeAlias = (
-    "Callable[[RestContext, Callable[[Connector, int], Mapping[TopicPartition, SourceLag]]], MountedPage]"
-)
+MakePage: TypeAlias = "Callable[[RestContext, SourceLagOf], MountedPage]"
 """Makes the page of a worker, from what endpoints work with and the lag of a connector's partitions at a time (ms)."""
 
 

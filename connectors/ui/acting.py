@@ -60,17 +60,14 @@ class ActingPages:
         _check_confirmed(path, name, fields)
         deed = self._deeds.begin(name, OFFERS[path].label.rstrip("…"), who.user, self._context.clock.now_ms())
         _log.info("asked for on the page", connector=name, deed=path, user=who.user)
-        try:
-            said = await self._do(path, name, deed)
-        except KeyfoldError as error:
-            code = errors.code_of(request, error)
-            self._end(deed, errors.text_of(code, str(error), errors.sent_with(request)), ok=False)
-        except BaseException:
-            self._end(deed, "It was broken off; the worker's log says more.", ok=False)
-            raise
-        else:
-            if said is not None:
-                self._end(deed, said)
+        with self._deeds.ended_if_broken_off(deed, self._context.clock):
+            try:
+                said = await self._do(path, name, deed)
+            except KeyfoldError as error:
+                self._end(deed, errors.refusal(request, error)[1], ok=False)
+            else:
+                if said is not None:
+                    self._end(deed, said)
         self._measurements.forget()
         is_gone = path == DELETE.path and (self._deeds.named(deed.id) or deed).ok
         back = is_gone or fields.get("back") == "overview"

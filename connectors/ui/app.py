@@ -12,7 +12,9 @@ from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from compactor.errors import KeyfoldError
+from connectors.metrics.source_lag import SourceLagOf
 from connectors.rest import errors
+from connectors.rest.app import has_encoded_slash
 from connectors.rest.context import RestContext
 from connectors.rest.slow_calls import RETRY_AFTER_S
 from connectors.ui.accepts import prefers_html
@@ -22,7 +24,7 @@ from connectors.ui.creating import CreatingPages
 from connectors.ui.deeds import Deeds
 from connectors.ui.history import SampleHistory
 from connectors.ui.looking_up import LookUpPages
-from connectors.ui.measurements import Measurements, SourceLagOf
+from connectors.ui.measurements import Measurements
 from connectors.ui.protection import FormTokens, ProtectedAnswers
 from connectors.ui.reading import ReadingPages
 from connectors.ui.templates import render
@@ -30,7 +32,6 @@ from connectors.ui.visitor import page_values
 
 PATH = "/ui"
 _READS = ("GET", "HEAD")
-_SLASH = b"%2f"
 
 _log = structlog.get_logger()
 
@@ -38,7 +39,7 @@ _log = structlog.get_logger()
 class WorkerPage:
     """The page of a worker, which all of its listeners share; `lag` is what is not read of a connector's sources.
 
-    `start` and `stop` are called before its first request and after its last one has begun.
+    It works between `start` and `stop`; requests may come before and after.
     """
 
     def __init__(self, context: RestContext, lag: SourceLagOf) -> None:
@@ -80,17 +81,16 @@ class WorkerPage:
 
     def _of_keyfold(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, KeyfoldError)
-        code = errors.code_of(request, error)
-        response = self._error(request, code, errors.text_of(code, str(error), errors.sent_with(request)))
+        code, said = errors.refusal(request, error)
+        response = self._error(request, code, said)
         if code == HTTPStatus.SERVICE_UNAVAILABLE:
             response.headers["Retry-After"] = str(RETRY_AFTER_S)
         return response
 
     def _of_http(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        phrase = HTTPStatus(error.status_code).phrase
         said = "There is no such page." if error.status_code == HTTPStatus.NOT_FOUND else error.detail
-        return self._error(request, error.status_code, said if said != phrase else phrase)
+        return self._error(request, error.status_code, said)
 
     def _of_defect(self, request: Request, error: Exception) -> Response:
         """Answers for what should never happen; the framework raises the error again, and the log has it."""
@@ -122,7 +122,7 @@ class _PageOver:
 
 def _page_path(scope: Scope) -> str | None:
     """Returns the page's path of a request, without a slash at its end; None if it is not for the page."""
-    if _SLASH in scope.get("raw_path", b"").lower():  # part of a name that nothing has: REST refuses it
+    if has_encoded_slash(scope):  # REST refuses it
         return None
     path: str = scope["path"].rstrip("/")
     if path == PATH or path.startswith(f"{PATH}/"):

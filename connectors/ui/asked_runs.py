@@ -20,6 +20,7 @@ from connectors.clock import Clock
 from connectors.config.secrets import logged_text
 from connectors.errors import BusyError, UsageError
 from connectors.operations.request_timeout import RequestTimeout
+from connectors.operations.snapshot import NOTHING_TO_SNAPSHOT
 from connectors.operations.worker_request import ask, request
 from connectors.rest.context import RestContext
 from connectors.runtime.offset_change import ChangedLog
@@ -49,7 +50,7 @@ def _cleaned(result: Mapping[str, Any]) -> str:
 def _snapshots(result: Mapping[str, Any]) -> str:
     taken: Sequence[AddSnapshot] = converted_as(result.get("snapshots", ()), tuple[AddSnapshot, ...])
     if not taken:
-        return "There is nothing to snapshot: of no topic that is read is anything published yet."
+        return NOTHING_TO_SNAPSHOT
     return f"Took {len(taken):,} snapshots with {sum(each.records for each in taken):,} records."
 
 

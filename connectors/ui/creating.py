@@ -99,16 +99,12 @@ class CreatingPages:
         deed = self._deeds.begin(name, "Create", who.user, self._context.clock.now_ms())
         state = "STOPPED" if fields.get("state") == "STOPPED" else "RUNNING"
         try:
-            await create_from(self._context, {"name": name, "config": settings, "initial_state": state})
+            with self._deeds.ended_if_broken_off(deed, self._context.clock):
+                await create_from(self._context, {"name": name, "config": settings, "initial_state": state})
         except KeyfoldError as error:
-            code = errors.code_of(request, error)
-            said = errors.text_of(code, str(error), errors.sent_with(request))
+            code, said = errors.refusal(request, error)
             self._deeds.end(deed, said, self._context.clock.now_ms(), ok=False)
             return await run_in_threadpool(self._page, request, text, JsonVerdict((said,)), code)
-        except BaseException:
-            said = "It was broken off; the worker's log says more."
-            self._deeds.end(deed, said, self._context.clock.now_ms(), ok=False)
-            raise
         self._deeds.end(deed, f"It is there, and is to be {state}.", self._context.clock.now_ms())
         self._measurements.forget()
         return RedirectResponse(f"/ui/connectors/{quote(name, safe='')}?deed={deed.id}", HTTPStatus.SEE_OTHER)

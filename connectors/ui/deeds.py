@@ -8,10 +8,14 @@ from __future__ import annotations
 import secrets
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
+
+from connectors.clock import Clock
 
 MOST_DEEDS: Final = 200
 """How many deeds are kept, some 500 bytes each: those of a day of a busy operator."""
@@ -58,6 +62,15 @@ class Deeds:
             if deed.id in self._deeds:
                 self._deeds[deed.id] = ended
         return ended
+
+    @contextmanager
+    def ended_if_broken_off(self, deed: Deed, clock: Clock) -> Iterator[None]:
+        """Keeps of a deed that it failed if the block raises, so that it is not shown as under way for good."""
+        try:
+            yield
+        except BaseException:
+            self.end(deed, "It was broken off; the worker's log says more.", clock.now_ms(), ok=False)
+            raise
 
     def named(self, deed_id: str) -> Deed | None:
         """Returns the deed of an address, None if it is kept no more."""

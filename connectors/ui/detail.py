@@ -22,6 +22,7 @@ from connectors.rest.views import trace_of
 from connectors.runtime.supervised_connector import Connector
 from connectors.source.source_errors import advice, is_faulty, meaning_of
 from connectors.ui.overview import Row, row
+from connectors.ui.texts import page_of
 
 PAGE_PARTITIONS: Final = 100
 """Partitions on one page of a connector, and topics in its list of them."""
@@ -98,9 +99,7 @@ def detail(connector: Connector, measured: MeasuredConnector, now_ms: int, late_
     state = connector.catalog_state or CatalogState()
     described = _partitions(connector, state, measured, now_ms)
     largest = max((log.lag or 0 for log in described), default=0)
-    pages = max(1, -(-len(described) // PAGE_PARTITIONS))
-    number = min(max(1, page), pages)
-    start = (number - 1) * PAGE_PARTITIONS
+    on_page, number, pages = page_of(described, page, PAGE_PARTITIONS)
     named = topics(state, {}, {})
     status, origin = connector.status, connector.spec.file
     return Detail(
@@ -114,7 +113,7 @@ def detail(connector: Connector, measured: MeasuredConnector, now_ms: int, late_
         due_mark=connector.spec.config.min_cleanable_dirty_ratio,
         topics=tuple(_topic(each, state) for each in named[:PAGE_PARTITIONS]),
         more_topics=max(0, len(named) - PAGE_PARTITIONS),
-        partitions=tuple(_partition(log, largest) for log in described[start : start + PAGE_PARTITIONS]),
+        partitions=tuple(_partition(log, largest) for log in on_page),
         page=number,
         pages=pages,
         snapshots=_snapshots(connector, state.snapshots),

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from connectors.errors import UsageError
 from connectors.rest.bodies import SENT
 from connectors.ui.protection import FIELD, FormTokens
-from connectors.ui.visitor import Visitor, visitor
+from connectors.ui.visitor import Visitor, admin
 
 _TYPE: Final = "application/x-www-form-urlencoded"
 _MOST_FIELDS: Final = 20
@@ -24,9 +24,7 @@ async def own_form(request: Request, tokens: FormTokens) -> tuple[Visitor, Mappi
 
     Raises HTTPException 403 for a viewer, and for a form that is not one of the page's; UsageError for what is none.
     """
-    who = visitor(request)
-    if not who.is_admin:
-        raise HTTPException(HTTPStatus.FORBIDDEN, "The role viewer may only look; this takes the role admin.")
+    who = admin(request)
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _TYPE:
         raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
     body = (await request.body()).decode(errors="replace")

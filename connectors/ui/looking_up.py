@@ -41,7 +41,6 @@ class LookUpPages:
                 answer = await get_records(self._context, share_of(request.scope), name, keys=[key], is_text="true")
                 records = msgspec.json.decode(answer.body)["records"]
             except KeyfoldError as error:
-                code = errors.code_of(request, error)
-                said = errors.text_of(code, str(error), errors.sent_with(request))
+                code, said = errors.refusal(request, error)
         values = {"name": name, "tab": "lookup", "key": key, "records": records, "said": said}
         return await run_in_threadpool(self._pages.page, request, "lookup.html", code, **values)

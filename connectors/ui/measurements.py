@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
-from typing import Final, TypeAlias
+from typing import Final
 
-from compactor.model.record import TopicPartition
 from connectors.metrics.measured import MeasuredConnector, measured
-from connectors.metrics.source_lag import SourceLag
+from connectors.metrics.source_lag import SourceLagOf
 from connectors.rest.context import RestContext
 from connectors.runtime.supervised_connector import Connector
 from connectors.ui.conditions import LATE_MS
 from connectors.ui.overview import Row, row
-
-SourceLagOf: TypeAlias = Callable[[Connector, int], Mapping[TopicPartition, SourceLag]]
-"""Returns the lag of a connector's partitions to their sources, at a time in ms."""
 
 KEPT_MS: Final = 1_000
 """How long (ms) rows count: ten pages then cost as much as one, and no person notices a second."""

@@ -14,12 +14,11 @@ from connectors.rest.views import trace_of
 from connectors.runtime.status import ConnectorState
 from connectors.runtime.supervised_connector import Connector
 from connectors.ui.conditions import LATE_MS, Pill, condition
-from connectors.ui.texts import bounded, first_line
+from connectors.ui.texts import first_line, page_of
 
 PAGE_ROWS: Final = 100
 """Connectors on one page of the overview: some 100 KB of HTML, which a phone lays out at once."""
 LATE: Final = "late"
-_NAME_MAX: Final = 200
 _SHARE: Final = 0.99
 
 
@@ -69,21 +68,21 @@ class Overview(Struct, frozen=True, kw_only=True):
 
 def row(connector: Connector, measured: MeasuredConnector, now_ms: int, late_ms: int = LATE_MS) -> Row:
     """Returns the row of a connector as it was measured at `now_ms`; from `late_ms` of lag on it is late."""
-    is_so = condition(connector, measured, now_ms, late_ms)
+    current = condition(connector, measured, now_ms, late_ms)
     known = [log.source.offsets for log in measured.logs if log.source is not None]
     return Row(
-        name=bounded(connector.name, _NAME_MAX),
+        name=connector.name,
         state=connector.status.state.value,
-        pills=is_so.pills,
-        rank=is_so.rank,
-        is_late=is_so.is_late,
+        pills=current.pills,
+        rank=current.rank,
+        is_late=current.is_late,
         note=first_line(trace_of(connector)),
         target=connector.spec.target.value,
         tasks=measured.tasks,
         partitions=len(measured.logs),
         source_lag=sum(known) if known else None,
         unpublished=int(measured.total("unpublished_offsets")),
-        late_ms=is_so.late_ms,
+        late_ms=current.late_ms,
         fresh_s=fresh_within(measured.freshness),
         snapshot_ms=measured.snapshot_ms,
         records_published=measured.counters.get("records_published", 0),
@@ -106,13 +105,11 @@ def overview(rows: Iterable[Row], now_ms: int, wanted: str = "", page: int = 1) 
     """Puts the rows in order and takes those of a page; `wanted` is a state, or late, or "" for all."""
     every = sorted(rows, key=lambda each: (each.rank, -each.late_ms if each.is_late else 0, each.name))
     chosen = [each for each in every if _is_wanted(each, wanted)]
-    pages = max(1, -(-len(chosen) // PAGE_ROWS))
-    number = min(max(1, page), pages)
-    start = (number - 1) * PAGE_ROWS
+    on_page, number, pages = page_of(chosen, page, PAGE_ROWS)
     return Overview(
         now_ms=now_ms,
         tiles=tiles(every),
-        rows=tuple(chosen[start : start + PAGE_ROWS]),
+        rows=on_page,
         filter=wanted,
         total=len(every),
         page=number,

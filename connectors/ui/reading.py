@@ -24,7 +24,7 @@ from connectors.ui.protection import FormTokens
 from connectors.ui.shown_settings import setting_groups
 from connectors.ui.static_files import static_files
 from connectors.ui.templates import render
-from connectors.ui.visitor import page_values, visitor
+from connectors.ui.visitor import admin, page_values
 
 _YEAR: Final = "private, max-age=31536000, immutable"
 _DIGITS_MAX: Final = 6
@@ -77,9 +77,9 @@ class ReadingPages:
         connector = self._named(request)
         measured, late_ms = self._measurements.of(connector), self._measurements.late_ms
         shown = detail(connector, measured, self._context.clock.now_ms(), late_ms, _number(request, "page"))
-        return self.page(
-            request, "connector.html", name=connector.name, tab="", detail=shown, **self._deeds_of(connector)
-        )
+        acts: dict[str, Any] = {"offers": offered(connector), "deeds": self._deeds.of(connector.name)}
+        samples = self._history.of(connector.name)
+        return self.page(request, "connector.html", name=connector.name, tab="", detail=shown, samples=samples, **acts)
 
     def settings(self, request: Request) -> Response:
         """Shows the settings of a connector, secrets hidden, each with its meaning."""
@@ -95,13 +95,8 @@ class ReadingPages:
     def confirm(self, request: Request) -> Response:
         """Says what a deed means, with a form that does it."""
         connector, path = self._named(request), request.url.path.rpartition("/")[2]
-        if not visitor(request).is_admin:
-            raise HTTPException(HTTPStatus.FORBIDDEN, "The role viewer may only look; this takes the role admin.")
+        admin(request)
         return self.page(request, "confirm.html", name=connector.name, offer=OFFERS[path])
-
-    def _deeds_of(self, connector: Connector) -> dict[str, Any]:
-        samples = self._history.of(connector.name)
-        return {"offers": offered(connector), "deeds": self._deeds.of(connector.name), "samples": samples}
 
     def _named(self, request: Request) -> Connector:
         """Returns the connector that the path names. Raises NoConnectorError."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, TypeVar
 
 from markupsafe import Markup, escape
 
 from compactor.model.times import moment
 from connectors.terminal_text import printable
+
+T = TypeVar("T")
 
 LONGEST: Final = 8_000
 """Characters that any text may have in a page: an error that names a few hundred topics."""
@@ -32,6 +35,13 @@ def shown(value: object) -> object:
 def bounded(text: str, most: int) -> str:
     """Returns at most `most` characters of a text; what is left out is said by an ellipsis."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def page_of(items: Sequence[T], page: int, most: int) -> tuple[tuple[T, ...], int, int]:
+    """Returns the items of a page of `most`, its number, and that of the last page, which is shown for any after it."""
+    pages = max(1, -(-len(items) // most))
+    number = min(max(1, page), pages)
+    return tuple(items[(number - 1) * most : number * most]), number, pages
 
 
 def first_line(text: str | None, most: int = 240) -> str | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Any
 
 from msgspec import Struct
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from connectors.rest.context import RestContext
@@ -24,6 +26,14 @@ def visitor(request: Request) -> Visitor:
     """Returns who has sent a request; without `rest.auth` everyone may do everything."""
     state: dict[str, Any] = request.scope.get("state", {})
     return Visitor(state.get(USER, ""), state.get(ROLE, Role.ADMIN) is Role.ADMIN)
+
+
+def admin(request: Request) -> Visitor:
+    """Returns who has sent a request that changes something. Raises HTTPException 403 for a viewer."""
+    who = visitor(request)
+    if not who.is_admin:
+        raise HTTPException(HTTPStatus.FORBIDDEN, "The role viewer may only look; this takes the role admin.")
+    return who
 
 
 def page_values(request: Request, context: RestContext, tokens: FormTokens) -> dict[str, Any]:

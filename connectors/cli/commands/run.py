@@ -23,11 +23,11 @@ from connectors.signals import HeldSignals, handled
 
 if TYPE_CHECKING:
     from connectors.config.worker import WorkerConfig
+    from connectors.metrics.source_lag import SourceLagOf
     from connectors.rest.context import RestContext
     from connectors.rest.service import MountedPage
     from connectors.runtime.supervised_connector import Connector
     from connectors.runtime.worker import Worker
-    from connectors.ui.measurements import SourceLagOf
 
 FilesArgument = Annotated[list[Path] | None, typer.Argument(help="Connector files.", metavar="[CONNECTOR.json...]")]
 OnceOption = Annotated[bool, typer.Option("--once", help="Do all that is there now, then end.")]

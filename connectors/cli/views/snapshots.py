@@ -9,7 +9,7 @@ from msgspec import UNSET, Struct
 
 from compactor.snapshot.manifest import Misfits, Typed
 from compactor.snapshot.typed_table import REST
-from connectors.operations.snapshot import SnapshotInfo
+from connectors.operations.snapshot import NOTHING_TO_SNAPSHOT, SnapshotInfo
 from connectors.operations.snapshots.diff import ADDED, CHANGED, REMOVED, SnapshotDiff
 from connectors.operations.snapshots.overview import ListedSnapshot, ShownSnapshot
 from connectors.operations.snapshots.pin import PinResult
@@ -26,7 +26,7 @@ _HEADERS: Final = ("TOPIC", "SNAPSHOT", "TAKEN", "RECORDS", "BYTES", "FORMAT", "
 def taken_text(taken: Sequence[SnapshotInfo]) -> str:
     """Says what was taken, and what of it lies in columns of its own."""
     if not taken:
-        return "There is nothing to snapshot: of no topic that is read is anything published yet."
+        return NOTHING_TO_SNAPSHOT
     from connectors.cli.views.describe import other_snapshots_line
 
     rows = [(each.topic, each.id, each.records, each.bytes, each.path) for each in taken]

@@ -142,6 +142,17 @@ def test_what_nothing_runs_is_not_asked(worker: RestWorker) -> None:
     assert "Nothing runs connector a." in words(send(worker, "/ui/connectors/a/clean").text)
 
 
+def test_a_deed_that_is_broken_off_is_not_under_way() -> None:
+    """Whatever broke it off, a defect or a client that has gone."""
+    deeds = Deeds()
+    deed = deeds.begin("a", "Stop", "ann", 1)
+    with pytest.raises(ValueError, match="a defect"), deeds.ended_if_broken_off(deed, SystemClock()):
+        raise ValueError("a defect")
+    ended = deeds.named(deed.id)
+    assert ended is not None
+    assert (ended.ok, ended.ended_ms is None) == (False, False)
+
+
 def test_a_stopped_connector_is_not_restarted(worker: RestWorker) -> None:
     """The page says so, instead of that it starts."""
     worker.create("a")
