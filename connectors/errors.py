@@ -67,7 +67,7 @@ from compactor.errors import (
     UnsupportedStorageError,
 )
 
-# The exit codes of commands, as README.md lists them; scripts rely on them.
+# The exit codes of commands, as docs/commands.md lists them; scripts rely on them.
 EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
