@@ -14,7 +14,7 @@ from promql_parser import VectorSelector
 
 DOCKER = Path(__file__).parents[2] / "docker"
 VARIABLE = re.compile(r"\$\{?(\w+)\}?")
-PLACES = {"__rate_interval": "5m", "__range": "1h"}
+PLACES = {"__rate_interval": "5m"}
 """What Grafana puts in for its own variables, for example."""
 
 

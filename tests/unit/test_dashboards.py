@@ -205,7 +205,7 @@ def test_the_dashboard_has_the_variables_that_it_uses() -> None:
     own = {variable["name"] for variable in dashboard["templating"]["list"]}
     used = {name for panel in read_panels() for target in panel["targets"] for name in VARIABLE.findall(target["expr"])}
     assert used == {"connector", *PLACES}
-    assert own == {"connector", "datasource"}
+    assert own == {"connector", "datasource", "page"}
     chosen = {"type": "prometheus", "uid": "${datasource}"}
     assert [panel["title"] for panel in read_panels() if panel["datasource"] != chosen] == []
 
