@@ -13,7 +13,7 @@ PARALLEL := -n $(or $(PROCESSES),3) --dist loadgroup --no-loadscope-reorder
 JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test long histories mutants faults soak fuzz conformance classes registry cdc stores tables cluster versions bench bench-quick clean
+.PHONY: help setup demo test long histories mutants faults soak fuzz conformance classes registry cdc stores tables cluster versions bench bench-quick docs clean
 
 help: ## Lists the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -119,6 +119,10 @@ bench: setup ## Measures keyfold beside its peers and prints the table (ROWS=bac
 
 bench-quick: setup ## Whether keyfold has become slower beside its peers, by ratios; under 3 minutes.
 	@$(BIN)/python -m benchmarks.quick
+
+docs: setup ## Builds the documentation as a site, with search: build/docs/index.html; fetches what builds it once.
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt mkdocs-material
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet && $(BIN)/pytest -q tests/unit/test_site.py tests/unit/test_site_build.py && echo build/docs/index.html
 
 clean: ## Removes .venv, the demo's folder and what tools left behind (not the cache of the broker).
 	rm -rf $(VENV) .demo build *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

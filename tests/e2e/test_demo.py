@@ -127,6 +127,20 @@ def test_the_line_of_the_readme(
     assert counted == Counter(flight["carrier"] for flight in last_flights.values())
 
 
+def _comparable(report: str) -> list[str]:
+    """Returns the lines of a report without what differs from run to run: seconds, port, folder and snapshot."""
+    text = re.sub(r"\S*keyfold ", "keyfold ", report)
+    text = re.sub(r"\d+\.\d\d\b|--port \d+|\d{8}T\d{6}Z-\w+", "…", text)
+    return [" ".join(line.split()) for line in text.strip().splitlines()]
+
+
+def test_the_start_page_shows_what_the_demo_prints(demo: Demo) -> None:
+    """docs/start.md has its report as it is, but for what differs from run to run."""
+    page = (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"```text\n(Flights.*?)```", page, re.DOTALL)
+    assert _comparable(shown) == _comparable(demo.report)
+
+
 @pytest.mark.long  # test_restore.py: a restored topic compacts to an equal snapshot
 def test_a_restored_demo_compacts_to_an_equal_snapshot(demo: Demo) -> None:
     """No aircraft differs between the demo's snapshot and that of the topic which it was restored to."""

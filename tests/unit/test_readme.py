@@ -9,10 +9,7 @@ from typing import Any
 
 import pytest
 
-from connectors.chain.chain import Chain
-from connectors.chain.spec import chain_spec
 from connectors.config.files import load_connector, load_worker
-from tests.unit.connectors.chain.test_chain import batch
 
 TEXT = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 FILES: list[dict[str, Any]] = [json.loads(one) for one in re.findall(r"```json\n(\{.*?)```", TEXT, re.DOTALL)]
@@ -26,11 +23,3 @@ def test_its_files_are_valid_together(connector: dict[str, Any], tmp_path: Path)
     for path, content in zip(paths, (WORKER, connector), strict=True):
         path.write_text(json.dumps(content), encoding="utf-8")
     assert load_connector(paths[1], load_worker(paths[0])).config.name == connector["name"]
-
-
-def test_its_events_get_their_field_as_key() -> None:
-    """And keep their bytes."""
-    event = b'{"customer_id": "c-7", "event": "login"}'
-    (settings,) = (one for one in CONNECTORS if one["name"] == "events")
-    found = Chain(chain_spec(settings), str).apply(batch((None, event)))
-    assert (found["key"].to_pylist(), found["value"].to_pylist()) == ([b"c-7"], [event])
