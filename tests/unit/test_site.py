@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -97,6 +98,24 @@ def test_every_picture_is_shown() -> None:
     }
     pictures = {path for path in DOCS.rglob("*") if path.suffix in {".png", ".svg"}}
     assert sorted(pictures - shown) == []
+
+
+@pytest.mark.parametrize("path", sorted(DOCS.rglob("*.svg")), ids=lambda path: path.name)
+def test_a_drawing_is_for_everyone(path: Path) -> None:
+    """It says what it shows in words, has colours for light and dark, and loads nothing."""
+    drawing = ET.parse(path).getroot()
+    texts = {each.tag.rpartition("}")[2]: (each.text or "").strip() for each in drawing}
+    assert texts["title"]
+    assert texts["desc"]
+    assert "prefers-color-scheme: dark" in texts["style"]
+    assert not {"script", "image", "use"} & {each.tag.rpartition("}")[2] for each in drawing.iter()}
+
+
+def test_each_stage_has_one_drawing() -> None:
+    """docs/stages.md shows a drawing below each heading."""
+    parts = (DOCS / "stages.md").read_text(encoding="utf-8").split("\n## ")
+    assert len(parts) == 7
+    assert [len(re.findall(r"!\[[^\]]+\]\(drawings/\w+\.svg\)", part)) for part in parts] == [1] * len(parts)
 
 
 @pytest.mark.parametrize(
