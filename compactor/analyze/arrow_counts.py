@@ -1,10 +1,10 @@
-"""Counts what little logs hold in this process, with Arrow: everything they hold is in memory at once."""
+"""Counts what little logs hold in this process, with Arrow: all of their records are in memory at once, shortened."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from itertools import pairwise
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -24,72 +24,108 @@ from compactor.runs.scan import whole
 from compactor.storage.base import Storage
 
 # What counting reads of a record; the other columns of a run decide nothing here.
-_COLUMNS = (
+READ: Final = (
     *("offset", "timestamp", "key", "value", "headers", "delete_horizon", "rejected"),
     *(record.KEY_IDENTITY, record.ORDER_VALUE),
 )
-_SCHEMA = pa.schema([record.RUN.field(name) for name in _COLUMNS])
+SIZE: Final = "size"
+PLAIN: Final = ("offset", "timestamp", "key", "value", "delete_horizon", "rejected", SIZE)
+"""What decides about a record by its key; `headers` and `order_value` are there for orders."""
+ORDERED: Final = (*PLAIN, "headers", record.ORDER_VALUE)
+_SHORT: Final = {"value": pa.bool_(), "rejected": pa.bool_(), SIZE: pa.int64()}
 
 
-class ArrowCounts:
-    """`analyze.Counting` of `logs`: their records are read once."""
+def shortened(batch: pa.RecordBatch, columns: Sequence[str] = ORDERED) -> pa.RecordBatch:
+    """Returns `columns` of what was read: the key as it is compared, and of value and error whether there is one.
 
-    def __init__(self, storage: Storage, logs: Sequence[PartitionLog]) -> None:
-        self._storage = storage
+    `size` has the bytes of the record, as `record.measure` counts them.
+    """
+    made = {
+        "key": record.as_compared(batch)["key"],
+        "value": _presence(batch["value"]),
+        "rejected": _presence(batch["rejected"]),
+        SIZE: pa.array(record.sizes(batch)),
+    }
+    arrays = [made[name] if name in made else batch[name] for name in columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=short_schema(columns))
+
+
+def _presence(column: pa.Array) -> pa.BooleanArray:
+    """Returns true for each value of `column`, and null for null."""
+    is_valid = pc.is_valid(column)
+    return pc.if_else(is_valid, is_valid, pa.scalar(None, pa.bool_()))
+
+
+def short_schema(columns: Sequence[str] = ORDERED) -> pa.Schema:
+    """Returns the schema of these columns of `shortened`."""
+    return pa.schema([(name, _SHORT.get(name) or record.RUN.field(name).type) for name in columns])
+
+
+class TableCounts:
+    """Counts what `tables` have of `logs`: shortened records, by offset."""
+
+    def __init__(self, logs: Sequence[PartitionLog], tables: Sequence[pa.Table]) -> None:
         self._logs = logs
-
-    @cached_property
-    def _tables(self) -> tuple[pa.Table, ...]:
-        """The records of each log by offset."""
-        return tuple(
-            pa.Table.from_batches(read(self._storage, whole(log), _COLUMNS), schema=_SCHEMA) for log in self._logs
-        )
-
-    def range_counts(self, bounds: Sequence[tuple[int, ...]]) -> list[RangeCounts]:
-        """See `Counting.range_counts`."""
-        return [
-            RangeCounts(own, tuple(_count(_between(table, start, end)) for start, end in pairwise(own)))
-            for own, table in zip(bounds, self._tables, strict=True)
-        ]
+        self._tables = tables
 
     def survivors(self, folds: Sequence[Fold], now_ms: int) -> dict[Fold, list[Survivors]]:
         """See `Counting.survivors`."""
-        return {fold: [_survivors(last, now_ms) for last in self._last(fold)] for fold in folds}
+        return {fold: [_survivors(last, now_ms) for last in self.last(fold)] for fold in folds}
 
     def winners(self, folds: Sequence[Fold], now_ms: int, order: str) -> dict[Fold, list[Survivors]]:
         """See `Counting.winners`."""
-        return {fold: [_survivors(own, now_ms) for own in self._best(fold, order)] for fold in folds}
+        return {fold: [_survivors(own, now_ms) for own in self.best(fold, order)] for fold in folds}
 
-    def _best(self, fold: Fold, order: str) -> list[pa.Table]:
+    def best(self, fold: Fold, order: str) -> list[pa.Table]:
         """Returns of each log the records that win over all logs of its topic, within their ranges of `fold`."""
         best: dict[int, pa.Table] = {}
         topics: dict[str, list[int]] = {}
         for at, log in enumerate(self._logs):
             topics.setdefault(log.topic, []).append(at)
         for own in topics.values():
-            numbered = [_numbered(_between(self._tables[at], *fold[at]), at, self._logs[at].partition) for at in own]
+            numbered = [_numbered(between(self._tables[at], *fold[at]), at, self._logs[at].partition) for at in own]
             rows = _ranked(pa.concat_tables(numbered), order).sort_by([(name, "ascending") for name in _PLACE])
-            winners = rows.take(pa.array(last_of_each(record.as_compared(rows), ())))
-            best |= {at: winners.filter(pc.equal(winners[_LOG], at)).select(_COLUMNS) for at in own}
+            winners = rows.take(pa.array(last_of_each(rows, ())))
+            best |= {at: winners.filter(pc.equal(winners[_LOG], at)).drop_columns([*_MARKS]) for at in own}
         return [best[at] for at in range(len(self._logs))]
 
     def split_keys(self, ranges: Fold) -> dict[str, SplitKeys]:
         """See `Counting.split_keys`."""
         placed: dict[str, list[tuple[int, pa.Table]]] = {}
-        for log, last in zip(self._logs, self._last(ranges), strict=True):
+        for log, last in zip(self._logs, self.last(ranges), strict=True):
             placed.setdefault(log.topic, []).append((log.partition, last))
         splits = {topic: _split(own) for topic, own in sorted(placed.items())}
         return {topic: split for topic, split in splits.items() if split.outdated.records}
 
-    def _last(self, fold: Fold) -> Iterator[pa.Table]:
+    def last(self, fold: Fold) -> Iterator[pa.Table]:
         """Yields the last records of all keys of each log within its range of `fold`."""
         for table, (start, end) in zip(self._tables, fold, strict=True):
-            rows = _between(table, start, end)
+            rows = between(table, start, end)
             named = rows.filter(is_foldable(rows))
-            yield named.take(pa.array(last_of_each(record.as_compared(named), ())))
+            yield named.take(pa.array(last_of_each(named, ())))
+
+
+class ArrowCounts(TableCounts):
+    """`analyze.Counting` of `logs`: their records are read once, and held without their values."""
+
+    def __init__(self, storage: Storage, logs: Sequence[PartitionLog]) -> None:
+        tables = [
+            pa.Table.from_batches(map(shortened, read(storage, whole(log), READ)), schema=short_schema())
+            for log in logs
+        ]
+        super().__init__(logs, tables)
+
+    def range_counts(self, bounds: Sequence[tuple[int, ...]]) -> list[RangeCounts]:
+        """See `Counting.range_counts`."""
+        return [
+            RangeCounts(own, tuple(count_of(between(table, start, end)) for start, end in pairwise(own)))
+            for own, table in zip(bounds, self._tables, strict=True)
+        ]
 
 
 _LOG = "log"
+_MARKS = ("log", "log_partition", "is_source", "rank")
+"""The columns that comparing adds."""
 _PLACE = ("is_source", "rank", "log_partition", "offset")
 """By what the records of a key are compared over the partitions of a topic: a reset's tombstone loses to all others."""
 
@@ -113,15 +149,17 @@ def _ranked(rows: pa.Table, order: str) -> pa.Table:
     return rows.append_column("rank", pa.array(ranks))
 
 
-def _between(table: pa.Table, start: int, end: int) -> pa.Table:
+def between(table: pa.Table, start: int, end: int) -> pa.Table:
+    """Returns the rows with offsets [start, end)."""
     return table.filter(pc.and_(pc.greater_equal(table["offset"], start), pc.less(table["offset"], end)))
 
 
 def _amount(table: pa.Table) -> Amount:
-    return Amount(table.num_rows, record.measure(table))
+    return Amount(table.num_rows, pc.sum(table[SIZE]).as_py() or 0)
 
 
-def _count(table: pa.Table) -> Count:
+def count_of(table: pa.Table) -> Count:
+    """Returns the count of shortened records."""
     every, refused = _amount(table), _amount(table.filter(pc.invert(is_foldable(table))))
     aged = table["timestamp"].filter(pc.greater(table["timestamp"], 0))
     return Count(
@@ -148,10 +186,7 @@ def _survivors(last: pa.Table, now_ms: int) -> Survivors:
 
 def _split(last: Sequence[tuple[int, pa.Table]]) -> SplitKeys:
     """Returns the split keys of a topic; `last` are its partitions with the last record of each of their keys."""
-    live = [
-        (partition, record.as_compared(rows.filter(pc.is_valid(rows["value"]))).select(["key"]))
-        for partition, rows in last
-    ]
+    live = [(partition, rows.filter(pc.is_valid(rows["value"])).select(["key"])) for partition, rows in last]
     counted = pa.concat_tables([keys for _, keys in live]).group_by("key").aggregate([([], "count_all")])
     split = counted.filter(pc.greater(counted["count_all"], 1)).sort_by("key")["key"]
     named = split.slice(0, EXAMPLES).to_pylist()
@@ -170,7 +205,7 @@ def _outdated(last: Sequence[tuple[int, pa.Table]]) -> tuple[Amount, int]:
     partitions = np.repeat([partition for partition, _ in last], [rows.num_rows for _, rows in last])
     compared = pa.table(
         {
-            "key": record.as_compared(records)["key"],
+            "key": records["key"],
             "timestamp": records["timestamp"],
             "partition": partitions,
             "is_live": pc.is_valid(records["value"]),

@@ -5,7 +5,7 @@ It changes nothing. The fields of AnalyzeReport are those of `analyze --json` (d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -15,6 +15,7 @@ from msgspec import Struct
 from compactor.analyze import analyze as analysis
 from compactor.analyze.arrow_counts import ArrowCounts
 from compactor.analyze.effect import Amount, Analysis, Effect, Outcome, PartitionAnalysis, SplitKeys, by_topic, total
+from compactor.analyze.keyed_counts import KeyedCounts, ReportPartition
 from compactor.catalog import owner_lock
 from compactor.catalog.catalog import Catalog
 from compactor.model.state import CatalogState
@@ -190,20 +191,55 @@ def analyze(
 
     Raises ConfigError for changes that are not valid; UsageError if the connector keeps nothing yet; StorageError.
     """
+    return _reported(worker, connector, changes, path, partial(_analysis, worker, clock=clock))
+
+
+def analyze_without_spark(
+    worker: WorkerConfig,
+    connector: ConnectorConfig,
+    changes: Mapping[str, str],
+    clock: Clock,
+    report_step: Callable[[str], None],
+    report_partition: ReportPartition,
+) -> AnalyzeReport:
+    """Reports the same of any amount in this process, in bounded memory; it takes longer than Spark with many keys.
+
+    Raises ConfigError, UsageError and StorageError as `analyze` does.
+    """
+
+    def analysed(storage: Storage, catalog: Catalog, settings: Sequence[EngineSettings]) -> tuple[Analysis, int]:
+        now_ms = clock.now_ms()
+        counting = partial(KeyedCounts, storage, report=report_partition)
+        return analysis.analyze(storage, catalog.state, settings, now_ms, counting, report_step), now_ms
+
+    return _reported(worker, connector, changes, f"connector {connector.name}", analysed)
+
+
+Analysing = Callable[[Storage, Catalog, Sequence[EngineSettings]], tuple[Analysis, int]]
+"""Analyzes what a connector keeps under some settings; returns the analysis and its time (ms)."""
+
+
+def _reported(
+    worker: WorkerConfig,
+    connector: ConnectorConfig,
+    changes: Mapping[str, str],
+    origin: Path | str,
+    analysing: Analysing,
+) -> AnalyzeReport:
     settings = [engine_settings(connector)]
     if changes:
-        settings.append(engine_settings(changed_settings(connector, changes, path)))
+        settings.append(engine_settings(changed_settings(connector, changes, origin)))
     storage = connector_storage(worker, connector.name)
     catalog = kept_catalog(storage, connector.name)
-    result, now_ms = _analysis(worker, storage, catalog, settings, clock)
+    analysed, now_ms = analysing(storage, catalog, settings)
     alive = owner_lock.is_alive(storage)
-    return report(result, catalog.state, catalog.version, now_ms, changes, worker_alive=alive)
+    return report(analysed, catalog.state, catalog.version, now_ms, changes, worker_alive=alive)
 
 
-def changed_settings(present: ConnectorConfig, changes: Mapping[str, str], path: Path) -> ConnectorConfig:
-    """Returns `present`, which was read from `path`, with `changes`, checked as a file is. Raises ConfigError."""
+def changed_settings(present: ConnectorConfig, changes: Mapping[str, str], origin: Path | str) -> ConnectorConfig:
+    """Returns `present`, which is from `origin`, with `changes`, checked as a file is. Raises ConfigError."""
     listed = ", ".join(f"{key}={value}" for key, value in changes.items())
-    file = f"{path} with {listed}"
+    file = f"{origin} with {listed}"
     no_bearing = f"has no bearing on what a fold does; those that have: {', '.join(BEARING)}."
     known = definitions(ConnectorConfig)
     faults = [Fault(key, no_bearing) for key in changes if key in known and key not in BEARING]
