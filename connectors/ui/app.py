@@ -29,6 +29,8 @@ from connectors.ui.protection import FormTokens, ProtectedAnswers
 from connectors.ui.reading import ReadingPages
 from connectors.ui.templates import render
 from connectors.ui.visitor import page_values
+from connectors.ui.what_if.pages import WhatIfPages
+from connectors.ui.what_if.runs import WhatIfRuns
 
 PATH = "/ui"
 _READS = ("GET", "HEAD")
@@ -48,10 +50,12 @@ class WorkerPage:
         measurements, deeds = Measurements(context, lag), Deeds()
         self._runs = AskedRuns(context, deeds)
         self._history = SampleHistory(measurements, context.clock)
+        self._what_if = WhatIfRuns(context.worker, context.clock)
         reading = ReadingPages(context, measurements, self._tokens, deeds, self._history)
         pages = (
             reading,
             LookUpPages(context, reading),
+            WhatIfPages(context, reading, self._tokens, self._what_if),
             CreatingPages(context, measurements, self._tokens, deeds),
             ActingPages(context, measurements, self._tokens, deeds, self._runs),
         )
@@ -77,6 +81,7 @@ class WorkerPage:
     def stop(self) -> None:
         """Ends that, and takes back what was asked for and is not begun."""
         self._history.stop()
+        self._what_if.stop()
         self._runs.stop()
 
     def _of_keyfold(self, request: Request, error: Exception) -> Response:

@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from connectors.ui import texts
 from connectors.ui.sparkline import sparkline
 from connectors.ui.static_files import static_url
+from connectors.ui.what_if.bars import drawn
 
 FOLDER: Final = Path(__file__).parent / "templates"
 
@@ -40,6 +41,7 @@ def environment() -> Environment:
     )
     made.globals["static"] = static_url
     made.globals["sparkline"] = sparkline
+    made.globals["stacked"] = drawn
     return made
 
 

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import typer
-from msgspec import Struct
 
 from compactor.analyze.effect import Amount, Effect, Outcome
 from compactor.model import record
 from compactor.model.times import moment
 from connectors.operations.analyze import AnalyzeReport, PartitionReport, TopicReport, outcomes
+from connectors.operations.balance import BALANCE, BalanceLine, held_by
 from connectors.progress.terminal import table
 
 _WITH: Final = "WITH"
@@ -24,39 +24,6 @@ class _Signed(int):
 
     def __format__(self, spec: str) -> str:
         return int.__format__(self, f"+{spec}" if self > 0 else spec)
-
-
-class _BalanceLine(Struct, frozen=True):
-    """A line of a topic's balance: a field of Effect, counted down if it goes; `always` or if there is any."""
-
-    label: str
-    field: str
-    goes: bool = False
-    always: bool = False
-
-    def shown(self, effects: Iterable[Effect]) -> bool:
-        """Returns whether the line says anything."""
-        return self.always or any(getattr(effect, self.field) != Amount() for effect in effects)
-
-    def amount(self, effect: Effect) -> Amount:
-        """Returns the line's amount, negative if it goes."""
-        amount: Amount = getattr(effect, self.field)
-        return Amount() - amount if self.goes else amount
-
-
-_BALANCE: Final = (
-    _BalanceLine("kept now", "before", always=True),
-    _BalanceLine("  taken by retention", "retention", goes=True),
-    _BalanceLine("  superseded by a later record", "superseded", goes=True, always=True),
-    _BalanceLine("  tombstones past their horizon", "expired", goes=True, always=True),
-    _BalanceLine("  rejected, or without a key", "rejected", goes=True),
-    _BalanceLine("kept after a full fold", "after", always=True),
-    _BalanceLine("  last records of their keys", "live", always=True),
-    _BalanceLine("  tombstones", "tombstones", always=True),
-    _BalanceLine("  held by {held}", "held", always=True),
-    _BalanceLine("    rejected among them", "waiting"),
-    _BalanceLine("  not folded by key", "unfolded"),
-)
 
 
 def text(report: AnalyzeReport) -> str:
@@ -86,28 +53,22 @@ def _head(report: AnalyzeReport) -> Iterator[str]:
 
 def _topic_section(topic: TopicReport, partitions: Sequence[PartitionReport]) -> Iterator[str]:
     effects = [effect for effect in (topic.present, topic.changed) if effect]
-    held = _held_by(partitions)
+    held = held_by(partitions)
     headers = [f"{topic.topic}, {_counted(topic.partitions, 'partition')}", "RECORDS", "BYTES"]
     if topic.changed:
         headers += [f"RECORDS {_WITH}", f"BYTES {_WITH}", "RECORDS +/-", "BYTES +/-"]
-    lines = (line for line in _BALANCE if line.shown(effects))
+    lines = (line for line in BALANCE if line.shown(effects))
     yield table(headers, [(line.label.format(held=held), *_cells(line, effects)) for line in lines])
     yield from _sentences(topic)
 
 
-def _cells(line: _BalanceLine, effects: Sequence[Effect]) -> tuple[int, ...]:
+def _cells(line: BalanceLine, effects: Sequence[Effect]) -> tuple[int, ...]:
     amounts = [line.amount(effect) for effect in effects]
     plain = tuple(figure for amount in amounts for figure in (amount.records, amount.bytes))
     if len(amounts) == 1:
         return plain
     rise = amounts[1] - amounts[0]
     return (*plain, _Signed(rise.records), _Signed(rise.bytes))
-
-
-def _held_by(partitions: Sequence[PartitionReport]) -> str:
-    """Names what holds records of a topic's `partitions` back, under any of the settings; else what could."""
-    reasons = {each.held_by for _, *both in outcomes(partitions) for each in both if each and each.held_by}
-    return " or ".join(sorted(reasons)) or "min.compaction.lag.ms"
 
 
 def _sentences(topic: TopicReport) -> Iterator[str]:

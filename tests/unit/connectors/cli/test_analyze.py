@@ -43,7 +43,7 @@ HEAD_ROWS = [
 ]
 
 
-def _keep(folder: Path, *actions: AnyAction, others: int = 0) -> Catalog:
+def keep_orders(folder: Path, *actions: AnyAction, others: int = 0) -> Catalog:
     """`orders`: partition 0 has a base run and a head of which two records are young, partition 1 key `a` as well."""
     storage = storage_of(folder)
     catalog = Catalog.open(storage, NAME)
@@ -119,13 +119,13 @@ min.cleanable.dirty.ratio 0.5.
 
 def test_people_read_what_goes_and_what_stays(tmp_path: Path) -> None:
     """The balance of each topic, its split keys, every partition with the cleaner's answer; aligned, to the byte."""
-    _keep(tmp_path)
+    keep_orders(tmp_path)
     assert _analyzed(tmp_path, **LAG) == TEXT
 
 
 def test_other_settings_stand_beside_the_present_ones(tmp_path: Path) -> None:
     """--with: both figures and the difference of each line, then the partitions once more."""
-    _keep(tmp_path)
+    keep_orders(tmp_path)
     shown = _analyzed(tmp_path, "--with", "min.compaction.lag.ms=0", "--with", "delete.retention.ms=0", **LAG)
     lines = shown.splitlines()
     assert "WITH is: min.compaction.lag.ms=0, delete.retention.ms=0" in lines
@@ -149,7 +149,7 @@ def test_other_settings_stand_beside_the_present_ones(tmp_path: Path) -> None:
 
 def test_one_winner_over_a_topic_is_counted_before_it_is_asked_for(tmp_path: Path) -> None:
     """--with compaction.scope=topic: the record that another partition has a later one of its key for would go."""
-    _keep(tmp_path)
+    keep_orders(tmp_path)
     shown = _analyzed(tmp_path, "--with", "compaction.scope=topic", **LAG).splitlines()
     assert "WITH is: compaction.scope=topic" in shown
     for line in (
@@ -162,13 +162,13 @@ def test_one_winner_over_a_topic_is_counted_before_it_is_asked_for(tmp_path: Pat
 
 def test_settings_that_change_no_figure_say_so(tmp_path: Path) -> None:
     """segment.bytes cuts files anew and moves no record."""
-    _keep(tmp_path)
+    keep_orders(tmp_path)
     assert "WITH: not one of these figures differs." in _analyzed(tmp_path, "--with", "segment.bytes=4096")
 
 
 def test_retention_is_shown_where_it_takes_something(tmp_path: Path) -> None:
     """Under `delete` the balance has its line, the table its column, and the partition the rule's sentence."""
-    _keep(tmp_path)
+    keep_orders(tmp_path)
     changes = ("--with", "cleanup.policy=compact,delete", "--with", "retention.ms=3600000")
     shown = _analyzed(tmp_path, *changes)
     assert "  taken by retention                   0      0            -5         -19           -5        -19" in shown
@@ -178,7 +178,7 @@ def test_retention_is_shown_where_it_takes_something(tmp_path: Path) -> None:
 
 def test_programs_read_the_same(tmp_path: Path) -> None:
     """The fields of docs/formats.md, amounts as objects, keys in base64."""
-    _keep(tmp_path)
+    keep_orders(tmp_path)
     found = _analyzed(tmp_path, "--json", "--with", "min.compaction.lag.ms=0", **LAG)
     assert [found[name] for name in ("format_version", "connector", "now_ms", "worker_alive")] == [1, NAME, NOW, False]
     assert found["changes"] == {"min.compaction.lag.ms": "0"}
@@ -200,7 +200,7 @@ def test_programs_read_the_same(tmp_path: Path) -> None:
 
 def test_without_changes_nothing_is_compared(tmp_path: Path) -> None:
     """`changed` is null, `changes` is empty."""
-    _keep(tmp_path)
+    keep_orders(tmp_path)
     found = _analyzed(tmp_path, "--json")
     assert found["changes"] == {}
     assert [one["changed"] for one in (*found["topics"], *found["partitions"])] == [None] * 3
@@ -208,7 +208,7 @@ def test_without_changes_nothing_is_compared(tmp_path: Path) -> None:
 
 def test_a_raw_copy_is_not_folded(tmp_path: Path) -> None:
     """With cleanup.policy=delete all that is foldable stays as it is, and no key is called split."""
-    _keep(tmp_path)
+    keep_orders(tmp_path)
     settings = {"cleanup.policy": "delete", "output.topic": "none", **LAG}
     found = _analyzed(tmp_path, "--json", **settings)["topics"][0]
     assert (found["present"]["unfolded"], found["split_keys"]) == ({"records": 10, "bytes": 41}, None)
@@ -217,7 +217,7 @@ def test_a_raw_copy_is_not_folded(tmp_path: Path) -> None:
 
 def test_a_closed_topic_ends_where_it_is_published(tmp_path: Path) -> None:
     """Nothing more of it is published, so nothing more of it is folded; the sentence says why."""
-    _keep(tmp_path, CloseTopic(topic="orders", reason="deleted"))
+    keep_orders(tmp_path, CloseTopic(topic="orders", reason="deleted"))
     shown = _analyzed(tmp_path)
     assert "The topic is closed (deleted): nothing more of it is published." in shown
     assert "  held by a closed topic " in shown
@@ -226,7 +226,7 @@ def test_a_closed_topic_ends_where_it_is_published(tmp_path: Path) -> None:
 def test_a_partition_that_is_set_aside_is_left_out(tmp_path: Path) -> None:
     """With its error; the others are told as if it were not there."""
     found = Quarantined(since_ms=1, retry_ms=2, failures=3, error="x.parquet is damaged.")
-    _keep(tmp_path, Quarantine(topic="orders", partition=0, quarantined=found))
+    keep_orders(tmp_path, Quarantine(topic="orders", partition=0, quarantined=found))
     shown = _analyzed(tmp_path)
     assert "Left out: orders-0 cannot be folded. x.parquet is damaged." in shown
     assert "1 partition left out of these figures." in shown
@@ -235,7 +235,7 @@ def test_a_partition_that_is_set_aside_is_left_out(tmp_path: Path) -> None:
 
 def test_a_partition_whose_file_is_gone_is_left_out(tmp_path: Path) -> None:
     """Nobody has set it aside yet; it is found, and the others are told."""
-    catalog = _keep(tmp_path)
+    catalog = keep_orders(tmp_path)
     storage_of(tmp_path).delete(catalog.state.logs[1].runs[0].files[0].path)
     found = _analyzed(tmp_path, "--json")
     assert [bool(one["unread"]) for one in found["partitions"]] == [False, True]
@@ -245,7 +245,7 @@ def test_a_partition_whose_file_is_gone_is_left_out(tmp_path: Path) -> None:
 
 def test_nothing_is_written(tmp_path: Path) -> None:
     """Neither a commit nor a lock nor a file: the store is as it was, also beside a live worker."""
-    _keep(tmp_path)
+    keep_orders(tmp_path)
     lock = OwnerLock(storage_of(tmp_path))
     assert lock.claim(this_process(1))
     before = [(info.path, info.bytes, info.modified_ms) for info in storage_of(tmp_path).walk("")]

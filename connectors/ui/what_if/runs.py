@@ -1,0 +1,210 @@
+"""Keeps what was asked of `analyze` on the page: one question is counted at a time, and answers stay a while."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Mapping
+from enum import Enum
+from functools import partial
+from typing import Final
+
+import structlog
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compactor.errors import KeyfoldError
+from connectors.clock import Clock
+from connectors.config.connector import ConnectorConfig
+from connectors.config.secrets import logged_text
+from connectors.config.worker import WorkerConfig
+from connectors.errors import BusyError
+from connectors.threads import CallQueue
+from connectors.ui.what_if.messages import Question, Step
+from connectors.ui.what_if.process import EndedError, Watch, counted
+
+MOST_WAITING: Final = 4
+"""How many questions wait: with the one that is counted, each for the deadline, 50 minutes at most."""
+DEADLINE_MS: Final = 600_000
+"""How long a question is counted at most: some ten gigabytes of records."""
+UNWATCHED_MS: Final = 60_000
+"""After how long without a look a question is given up. A page with JavaScript looks every second."""
+MOST_KEPT: Final = 20
+"""How many answers are kept, of 2 KB a partition and 16 MiB at most."""
+MOST_KEPT_BYTES: Final = 32 << 20
+KEPT_MS: Final = 900_000
+"""How long an answer is kept: what it is about has changed by then."""
+_END_S: Final = 2.0
+"""How long (s) the end of a worker waits for the process to be ended."""
+
+_log = structlog.get_logger()
+
+
+class Stage(Enum):
+    """What has become of a question; the value is for reading."""
+
+    WAITING = "waiting"
+    COUNTING = "counting"
+    ANSWERED = "answered"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more comes of it."""
+        return self not in (Stage.WAITING, Stage.COUNTING)
+
+
+class Run(Struct, frozen=True, kw_only=True):
+    """A question of `user` at `asked_ms`, and what has become of it; `looked_ms` and `began_ms` are monotonic.
+
+    `report` is the answer as JSON; `said` is why there is none.
+    """
+
+    id: str
+    connector: str
+    changes: Mapping[str, str]
+    user: str
+    asked_ms: int
+    looked_ms: int
+    began_ms: int | None = None
+    ended_ms: int | None = None
+    stage: Stage = Stage.WAITING
+    step: Step = Step()
+    is_cancelled: bool = False
+    report: bytes = b""
+    said: str = ""
+
+
+def end_reason(run: Run, now_ms: int, *, is_stopped: bool = False) -> str | None:
+    """Returns why a question is given up at the monotonic `now_ms`; None if it goes on. Pure."""
+    if is_stopped:
+        return "The worker ends."
+    if run.is_cancelled:
+        return "It was cancelled."
+    if now_ms - run.looked_ms > UNWATCHED_MS:
+        return f"Nobody has looked at it for {UNWATCHED_MS // 1_000} s."
+    if run.began_ms is not None and now_ms - run.began_ms > DEADLINE_MS:
+        return (
+            f"It took longer than {DEADLINE_MS // 60_000} minutes. `keyfold analyze` counts on Spark, without an end."
+        )
+    return None
+
+
+def still_kept(runs: Mapping[str, Run], now_ms: int) -> dict[str, Run]:
+    """Returns the questions that are under way, and the newest answers within the limits. Pure.
+
+    `runs` are by id, the oldest first; `now_ms` is monotonic.
+    """
+    kept: list[Run] = []
+    ended, size = 0, 0
+    for run in reversed([*runs.values()]):
+        if run.stage.is_over:
+            ended, size = ended + 1, size + len(run.report)
+            is_old = run.ended_ms is not None and now_ms - run.ended_ms > KEPT_MS
+            if is_old or ended > MOST_KEPT or size > MOST_KEPT_BYTES:
+                continue
+        kept.append(run)
+    return {run.id: run for run in reversed(kept)}
+
+
+Count = Callable[[Question, Callable[[Step], object], Watch], bytes]
+
+
+class WhatIfRuns:
+    """Has questions counted by `count`, one after the other; threads share it."""
+
+    def __init__(self, worker: WorkerConfig, clock: Clock, count: Count = counted) -> None:
+        self._worker = worker
+        self._clock = clock
+        self._count = count
+        # By id, the oldest first; changed under the lock.
+        self._runs: dict[str, Run] = {}
+        self._lock = threading.Lock()
+        self._queue = CallQueue("page-what-if")
+        self._stopped = threading.Event()
+
+    def ask(self, connector: ConnectorConfig, changes: Mapping[str, str], user: str, instead_of: str = "") -> Run:
+        """Asks, and returns what is kept of it; the question with the id `instead_of` is cancelled.
+
+        Raises BusyError if too many wait, NoThreadError.
+        """
+        run = Run(
+            id=secrets.token_urlsafe(9),
+            connector=connector.name,
+            changes=dict(changes),
+            user=user,
+            asked_ms=self._clock.now_ms(),
+            looked_ms=self._clock.monotonic_ms(),
+        )
+        with self._lock:
+            self._cancel(instead_of, connector.name)
+            self._runs = still_kept(self._runs, self._clock.monotonic_ms())
+            waiting = sum(each.stage is Stage.WAITING and not each.is_cancelled for each in self._runs.values())
+            if waiting >= MOST_WAITING:
+                raise BusyError(f"{waiting} questions wait to be counted already.", "Ask again in a minute.")
+            self._runs[run.id] = run
+        try:
+            self._queue.ask(partial(self._carry_out, run.id, Question(self._worker, connector, changes)))
+        except BaseException:
+            with self._lock:
+                self._runs.pop(run.id, None)
+            raise
+        return run
+
+    def looked_at(self, run_id: str, connector: str) -> Run | None:
+        """Returns a question about `connector`, and notes that somebody looks at it; None if it is kept no more."""
+        with self._lock:
+            self._runs = still_kept(self._runs, self._clock.monotonic_ms())
+            run = self._runs.get(run_id)
+            if run is None or run.connector != connector:
+                return None
+            self._runs[run_id] = looked = replace(run, looked_ms=self._clock.monotonic_ms())
+            return looked
+
+    def ahead_of(self, run: Run) -> int:
+        """Returns how many questions are counted before `run`."""
+        with self._lock:
+            earlier = [each for each in self._runs.values() if not each.stage.is_over and not each.is_cancelled]
+        return [*(each.id for each in earlier), run.id].index(run.id)
+
+    def cancel(self, run_id: str, connector: str) -> None:
+        """Has a question about `connector` given up, if it is under way."""
+        with self._lock:
+            self._cancel(run_id, connector)
+
+    def stop(self) -> None:
+        """Gives up everything, as the worker ends."""
+        self._stopped.set()
+        self._queue.wait(_END_S)
+
+    def _cancel(self, run_id: str, connector: str) -> None:
+        run = self._runs.get(run_id)
+        if run is not None and run.connector == connector:
+            self._runs[run_id] = replace(run, is_cancelled=True)
+
+    def _reason(self, run_id: str) -> str | None:
+        with self._lock:
+            run = self._runs[run_id]
+        return end_reason(run, self._clock.monotonic_ms(), is_stopped=self._stopped.is_set())
+
+    def _change(self, run_id: str, **changes: object) -> None:
+        with self._lock:
+            self._runs[run_id] = replace(self._runs[run_id], **changes)
+
+    def _carry_out(self, run_id: str, question: Question) -> None:
+        stage, said, report = Stage.FAILED, "keyfold has a defect here; the worker's log says more.", b""
+        try:
+            if reason := self._reason(run_id):
+                raise EndedError(reason)
+            self._change(run_id, stage=Stage.COUNTING, began_ms=self._clock.monotonic_ms())
+            report = self._count(question, lambda step: self._change(run_id, step=step), partial(self._reason, run_id))
+            stage, said = Stage.ANSWERED, ""
+        except EndedError as error:
+            stage, said = Stage.CANCELLED, str(error)
+        except KeyfoldError as error:
+            said = logged_text(str(error))
+        except Exception as error:  # noqa: BLE001  # it is said on the page
+            _log.error("what-if failed", connector=question.connector.name, exc_info=error)
+        finally:
+            self._change(run_id, stage=stage, said=said, report=report, ended_ms=self._clock.monotonic_ms())
