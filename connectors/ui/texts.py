@@ -20,6 +20,7 @@ _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 _STEPS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 _LINK: Final = re.compile(r"\[([^\]]*)\]\([^)\s]*\)")
 _CODE: Final = re.compile(r"`([^`]+)`")
+_STRONG: Final = re.compile(r"\*\*([^*]+)\*\*")
 
 
 def shown(value: object) -> object:
@@ -95,6 +96,6 @@ def clock_tag(at_ms: int) -> Markup:
 
 
 def prose(text: str) -> Markup:
-    """Returns a setting's meaning as HTML: code in its marks, of links the words."""
+    """Returns a setting's meaning as HTML: code and what is strong in their marks, of links the words."""
     plain = str(escape(shown(_LINK.sub(r"\1", text))))
-    return Markup(_CODE.sub(r"<code>\1</code>", plain))  # noqa: S704  # escaped above
+    return Markup(_STRONG.sub(r"<strong>\1</strong>", _CODE.sub(r"<code>\1</code>", plain)))  # noqa: S704  # escaped above

@@ -142,6 +142,12 @@ def chosen_changes(config: ConnectorConfig, fields: Mapping[str, str]) -> dict[s
     return {key: value for key, value in wanted.items() if value != present[key]}
 
 
+def written_changes(changes: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Returns keys and values of checked changes as a person writes them."""
+    by_key = {each.key: each for each in CONTROLS}
+    return tuple((key, by_key[key].text(value) if key in by_key else value) for key, value in changes.items())
+
+
 def _chosen(control: Control, fields: Mapping[str, str], present: str) -> str:
     shown = fields.get(control.key + SHOWN, control.text(present))
     typed = fields.get(control.key, shown)

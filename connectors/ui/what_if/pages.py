@@ -26,7 +26,14 @@ from connectors.ui.forms import own_form
 from connectors.ui.protection import FormTokens
 from connectors.ui.reading import ReadingPages
 from connectors.ui.what_if import messages
-from connectors.ui.what_if.controls import SCOPE, SCOPES, chosen_changes, present_values, shown_controls
+from connectors.ui.what_if.controls import (
+    SCOPE,
+    SCOPES,
+    chosen_changes,
+    present_values,
+    shown_controls,
+    written_changes,
+)
 from connectors.ui.what_if.runs import Run, Stage, WhatIfRuns
 from connectors.ui.what_if.shown_report import ShownReport, shown_report
 
@@ -122,6 +129,7 @@ class WhatIfPages:
             "ahead": self._runs.ahead_of(run) if run and run.stage is Stage.WAITING else 0,
             "now_monotonic_ms": self._context.clock.monotonic_ms(),
             "shown": _shown(request, run),
+            "written": written_changes(run.changes) if run else (),
         }
         return self._pages.page(request, "what_if.html", code, **values)
 

@@ -62,6 +62,7 @@ def test_no_text_is_longer_than_the_bound() -> None:
 def test_a_meaning_keeps_its_code_and_the_words_of_its_links() -> None:
     """What is no code is escaped."""
     assert texts.prose("See [the page](page.md): `a<b` & c") == "See the page: <code>a&lt;b</code> &amp; c"
+    assert texts.prose("A. **B `<c>`.**") == "A. <strong>B <code>&lt;c&gt;</code>.</strong>"
 
 
 @pytest.mark.parametrize(("at_ms", "said"), [(0, "1 s ago"), (3_000, "in 2 s")])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from compactor.analyze.effect import Amount, Effect
 from connectors.ui.what_if.bars import PARTS, WIDTH, bar, drawn, legend, whole_bar
@@ -16,7 +17,7 @@ GONE = ("retention", "superseded", "expired", "rejected")
 def effects(draw: st.DrawFn) -> Effect:
     parts = {field: draw(amounts) for field, *_ in PARTS}
     after = sum((amount for field, amount in parts.items() if field not in GONE), Amount())
-    return Effect(before=sum(parts.values(), Amount()), after=after, **parts)
+    return replace(Effect(before=sum(parts.values(), Amount()), after=after), **parts)
 
 
 @given(effect=effects())

@@ -23,7 +23,7 @@ def config(tmp_path: Path) -> ConnectorConfig:
 
 def test_a_form_as_it_was_shown_changes_nothing(config: ConnectorConfig) -> None:
     """Also if a value lies between two stops of its slider."""
-    fields = {}
+    fields: dict[str, str] = {}
     for each in shown_controls(config, {}, {}):
         fields |= {each.key: each.text, f"{each.key}.shown": each.text, f"{each.key}.slider": str(each.place)}
     assert chosen_changes(config, fields) == {}

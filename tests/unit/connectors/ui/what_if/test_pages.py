@@ -63,7 +63,7 @@ def test_an_answer_stands_beside_the_present_settings(orders: RestWorker) -> Non
     """Records and bytes of both, by rule, in bars and in tables; the address shows it again."""
     page = _answered(orders, send(orders, PATH, fields=LONG_LAG))
     shown = words(page)
-    assert "Changed: min.compaction.lag.ms=777600000000" in shown
+    assert "Changed: min.compaction.lag.ms 9000 d" in shown
     assert "kept now 12 53 B 12 53 B 0 0 B" in shown
     assert "superseded by a later record -3 -14 B 0 0 B +3 +14 B" in shown
     assert "rejected, or without a key -2 -12 B 0 0 B +2 +12 B" in shown
