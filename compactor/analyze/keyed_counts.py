@@ -178,22 +178,22 @@ def _summed(parts: Iterator[dict[Fold, list[Survivors]]]) -> dict[Fold, list[Sur
     return total
 
 
-def _added(one: Survivors, other: Survivors) -> Survivors:
+def _added(some: Survivors, other: Survivors) -> Survivors:
     return Survivors(
-        live=one.live + other.live,
-        stamp=one.stamp + other.stamp,
-        keep=one.keep + other.keep,
-        drop=one.drop + other.drop,
-        earliest_horizon_ms=earliest(one.earliest_horizon_ms, other.earliest_horizon_ms),
-        latest_horizon_ms=latest(one.latest_horizon_ms, other.latest_horizon_ms),
+        live=some.live + other.live,
+        stamp=some.stamp + other.stamp,
+        keep=some.keep + other.keep,
+        drop=some.drop + other.drop,
+        earliest_horizon_ms=earliest(some.earliest_horizon_ms, other.earliest_horizon_ms),
+        latest_horizon_ms=latest(some.latest_horizon_ms, other.latest_horizon_ms),
     )
 
 
-def _joined(one: SplitKeys, other: SplitKeys) -> SplitKeys:
-    examples = sorted((*one.examples, *other.examples), key=lambda example: example.key)
+def _joined(some: SplitKeys, other: SplitKeys) -> SplitKeys:
+    examples = sorted((*some.examples, *other.examples), key=lambda example: example.key)
     return SplitKeys(
-        keys=one.keys + other.keys,
+        keys=some.keys + other.keys,
         examples=tuple(examples[:EXAMPLES]),
-        outdated=one.outdated + other.outdated,
-        deleted=one.deleted + other.deleted,
+        outdated=some.outdated + other.outdated,
+        deleted=some.deleted + other.deleted,
     )

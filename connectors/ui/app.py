@@ -30,7 +30,8 @@ from connectors.ui.reading import ReadingPages
 from connectors.ui.templates import render
 from connectors.ui.visitor import page_values
 from connectors.ui.what_if.pages import WhatIfPages
-from connectors.ui.what_if.runs import WhatIfRuns
+from connectors.ui.what_if.process import counted
+from connectors.ui.what_if.runs import Count, WhatIfRuns
 
 PATH = "/ui"
 _READS = ("GET", "HEAD")
@@ -39,18 +40,20 @@ _log = structlog.get_logger()
 
 
 class WorkerPage:
-    """The page of a worker, which all of its listeners share; `lag` is what is not read of a connector's sources.
+    """The page of a worker, which all of its listeners share.
+
+    `lag` is what is not read of a connector's sources; `count` answers what-if.
 
     It works between `start` and `stop`; requests may come before and after.
     """
 
-    def __init__(self, context: RestContext, lag: SourceLagOf) -> None:
+    def __init__(self, context: RestContext, lag: SourceLagOf, count: Count = counted) -> None:
         self._context = context
         self._tokens = FormTokens()
         measurements, deeds = Measurements(context, lag), Deeds()
         self._runs = AskedRuns(context, deeds)
         self._history = SampleHistory(measurements, context.clock)
-        self._what_if = WhatIfRuns(context.worker, context.clock)
+        self._what_if = WhatIfRuns(context.worker, context.clock, count)
         reading = ReadingPages(context, measurements, self._tokens, deeds, self._history)
         pages = (
             reading,

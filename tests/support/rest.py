@@ -18,7 +18,7 @@ from connectors.config.files import ConnectorFile, load_worker
 from connectors.config.stores import worker_storage
 from connectors.progress.observer import Observer
 from connectors.rest.listeners import LIMITS, ClientLimits, bind
-from connectors.rest.service import listening
+from connectors.rest.service import MakePage, listening
 from connectors.runtime.herder import Herder
 from connectors.runtime.lifecycle import RunState, TargetState
 from connectors.runtime.specs.connector_store import FOLDER, ConnectorStore
@@ -139,6 +139,12 @@ def rest_worker(folder: Path, *files: ConnectorFile, **settings: str) -> Iterato
 
 
 @contextmanager
+def rest_worker_with_page(folder: Path, page: MakePage, *files: ConnectorFile) -> Iterator[RestWorker]:
+    """Runs such a worker with another page."""
+    yield from _listening(folder, LIMITS, {}, files, page=page)
+
+
+@contextmanager
 def rest_worker_of(folder: Path, commit: Callable[[], str]) -> Iterator[RestWorker]:
     """Runs a `rest_worker` whose program is of the commit that `commit` tells; that of others is "none"."""
     yield from _listening(folder, LIMITS, {}, commit=commit)
@@ -160,6 +166,7 @@ def _listening(
     settings: Mapping[str, str],
     files: Sequence[ConnectorFile] = (),
     commit: Callable[[], str] = lambda: "none",  # Git takes 30 ms, for each of hundreds of tests
+    page: MakePage = WorkerPage,
 ) -> Iterator[RestWorker]:
     config = load_worker(worker_file(folder, **{"listeners": "http://127.0.0.1:0", **settings}))
     storage = FailingStorage(worker_storage(config).sub(FOLDER))
@@ -179,7 +186,7 @@ def _listening(
         limits,
         lambda _: Mock(get=lambda: ""),
         commit,
-        WorkerPage,
+        page,
     ):
         found.url, found.admin_url = urls[0], urls[-1]
         found.client = client_of(urls[0])

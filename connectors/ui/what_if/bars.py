@@ -14,8 +14,8 @@ WIDTH: Final = 1_000
 _HEIGHT: Final = 24
 
 
-class Share(Struct, frozen=True):
-    """A part of a bar: the name of its style, its words, its amount, and where it stands of WIDTH."""
+class BarPart(Struct, frozen=True):
+    """A part of a bar: the name of its style, its words, its amount, and its start and width of WIDTH."""
 
     style: str
     words: str
@@ -30,7 +30,7 @@ class Bar(Struct, frozen=True):
     label: str
     stays: int
     whole: int
-    shares: tuple[Share, ...]
+    shares: tuple[BarPart, ...]
 
     @property
     def percent(self) -> str:
@@ -60,17 +60,17 @@ def bar(label: str, effect: Effect, unit: str) -> Bar:
 def whole_bar(label: str, effect: Effect, unit: str) -> Bar:
     """Returns the bar of all that is kept before a fold, without parts."""
     amount = _amount(effect, "before", unit)
-    shares = (Share("whole", "kept", amount, 0.0, float(WIDTH)),) if amount else ()
+    shares = (BarPart("whole", "kept", amount, 0.0, float(WIDTH)),) if amount else ()
     return Bar(label, amount, amount, shares)
 
 
-def _shares(effect: Effect, unit: str, whole: int) -> Iterator[Share]:
+def _shares(effect: Effect, unit: str, whole: int) -> Iterator[BarPart]:
     start = 0.0
     for field, style, words in PARTS:
         amount = _amount(effect, field, unit)
         if amount > 0:
             width = WIDTH * amount / whole
-            yield Share(style, words, amount, start, width)
+            yield BarPart(style, words, amount, start, width)
             start += width
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import time
 import traceback
 from contextlib import suppress
 from pathlib import Path
@@ -24,9 +23,9 @@ from compactor.errors import KeyfoldError
 from connectors.clock import SYSTEM_CLOCK
 from connectors.operations.analyze import analyze_without_spark
 from connectors.ui.what_if import messages
-from connectors.ui.what_if.messages import Answer, Message, Question, Refusal, Step
+from connectors.ui.what_if.messages import CountedAnswer, CountingRefusal, CountingStep, Message, Question
 
-_EVERY_S: Final = 0.1
+_EVERY_MS: Final = 100
 """How often a step is said at most: the page looks once a second."""
 _LENGTH: Final = 8
 """Bytes of the question's length, which come before it."""
@@ -41,7 +40,7 @@ def main() -> None:
     source = sys.stdin.buffer
     question = messages.question_of(source.read(int.from_bytes(source.read(_LENGTH), "big")))
     threading.Thread(target=_end_with_worker, args=(source,), daemon=True).start()
-    answers.write(messages.line(_answer(question, Steps(answers))))
+    answers.write(messages.line(_answer(question, ToldSteps(answers))))
 
 
 def sent(question: Question) -> bytes:
@@ -64,40 +63,40 @@ def _end_with_worker(source: IO[bytes]) -> None:
     os._exit(1)
 
 
-class Steps:
+class ToldSteps:
     """Says on `answers` what is done."""
 
     def __init__(self, answers: IO[bytes]) -> None:
         self._answers = answers
-        self._step = Step()
-        self._said_s = 0.0
+        self._step = CountingStep()
+        self._said_ms = 0
 
     def begin(self, name: str) -> None:
         """Begins a step."""
-        self._step = Step(name)
+        self._step = CountingStep(name)
         self._say()
 
     def partition(self, number: int, of: int) -> None:
         """Takes which partition is read."""
         self._step = replace(self._step, partition=number, partitions=of)
-        if time.monotonic() - self._said_s >= _EVERY_S:
+        if SYSTEM_CLOCK.monotonic_ms() - self._said_ms >= _EVERY_MS:
             self._say()
 
     def _say(self) -> None:
-        self._said_s = time.monotonic()
+        self._said_ms = SYSTEM_CLOCK.monotonic_ms()
         self._answers.write(messages.line(self._step))
 
 
-def _answer(question: Question, steps: Steps) -> Message:
+def _answer(question: Question, steps: ToldSteps) -> Message:
     try:
         report = analyze_without_spark(
             question.worker, question.connector, question.changes, SYSTEM_CLOCK, steps.begin, steps.partition
         )
     except KeyfoldError as error:
-        return Refusal(str(error))
+        return CountingRefusal(str(error))
     except Exception:  # noqa: BLE001  # the worker logs it
-        return Refusal(traceback.format_exc()[-_MOST_DEFECT:], is_defect=True)
-    return Answer(Raw(messages.written(report)))
+        return CountingRefusal(traceback.format_exc()[-_MOST_DEFECT:], is_defect=True)
+    return CountedAnswer(Raw(messages.written(report)))
 
 
 if __name__ == "__main__":

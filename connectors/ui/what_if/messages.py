@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from compactor.json_types import decoded_as, decoder
 from connectors.config.connector import ConnectorConfig
 from connectors.config.worker import WorkerConfig
 from connectors.operations.analyze import AnalyzeReport
@@ -25,7 +26,7 @@ class Question(Struct, frozen=True):
     changes: Mapping[str, str]
 
 
-class Step(Struct, frozen=True, tag="step"):
+class CountingStep(Struct, frozen=True, tag="step"):
     """What is done: the name of the step, and the partition that is read of how many; 0 before the first."""
 
     name: str = ""
@@ -33,22 +34,20 @@ class Step(Struct, frozen=True, tag="step"):
     partitions: int = 0
 
 
-class Answer(Struct, frozen=True, tag="answer"):
+class CountedAnswer(Struct, frozen=True, tag="answer"):
     """The report, as JSON."""
 
     report: msgspec.Raw
 
 
-class Refusal(Struct, frozen=True, tag="refusal"):
+class CountingRefusal(Struct, frozen=True, tag="refusal"):
     """Why there is none: an error's text, or the traceback of a defect."""
 
     said: str
     is_defect: bool = False
 
 
-Message = Step | Answer | Refusal
-
-_DECODER: Final = msgspec.json.Decoder(Message)
+Message = CountingStep | CountedAnswer | CountingRefusal
 
 
 def asked(question: Question) -> bytes:
@@ -68,7 +67,8 @@ def line(message: Message) -> bytes:
 
 def message_of(data: bytes) -> Message:
     """Returns the message of a line."""
-    return _DECODER.decode(data)
+    message: Message = decoder(Message).decode(data)  # type: ignore[arg-type]  # a union
+    return message
 
 
 def written(report: AnalyzeReport) -> bytes:
@@ -78,4 +78,4 @@ def written(report: AnalyzeReport) -> bytes:
 
 def report_of(data: bytes) -> AnalyzeReport:
     """Returns the report of an answer."""
-    return msgspec.json.decode(data, type=AnalyzeReport)
+    return decoded_as(data, AnalyzeReport)

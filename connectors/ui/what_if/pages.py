@@ -1,6 +1,6 @@
 """Answers the what-if of a connector: the form with its sliders, the question, and what has become of it.
 
-Whoever sees the page sees answers. To ask takes the role admin: it costs a core for a while.
+All who see the page see answers. To ask takes the role admin: it costs a core for a while.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from connectors.ui.what_if.controls import (
     shown_controls,
     written_changes,
 )
-from connectors.ui.what_if.runs import Run, Stage, WhatIfRuns
+from connectors.ui.what_if.runs import RunStage, WhatIfRun, WhatIfRuns
 from connectors.ui.what_if.shown_report import ShownReport, shown_report
 
 _log = structlog.get_logger()
@@ -107,7 +107,7 @@ class WhatIfPages:
         request: Request,
         changes: Mapping[str, str],
         *,
-        run: Run | None = None,
+        run: WhatIfRun | None = None,
         is_gone: bool = False,
         faults: tuple[Fault, ...] = (),
         code: int = HTTPStatus.OK,
@@ -126,7 +126,7 @@ class WhatIfPages:
             "run": run,
             "is_gone": is_gone,
             "faults": tuple(errors.text_of(HTTPStatus.BAD_REQUEST, errors.sentence(fault)) for fault in faults),
-            "ahead": self._runs.ahead_of(run) if run and run.stage is Stage.WAITING else 0,
+            "ahead": self._runs.ahead_of(run) if run and run.stage is RunStage.WAITING else 0,
             "now_monotonic_ms": self._context.clock.monotonic_ms(),
             "shown": _shown(request, run),
             "written": written_changes(run.changes) if run else (),
@@ -134,8 +134,8 @@ class WhatIfPages:
         return self._pages.page(request, "what_if.html", code, **values)
 
 
-def _shown(request: Request, run: Run | None) -> ShownReport | None:
-    if run is None or run.stage is not Stage.ANSWERED:
+def _shown(request: Request, run: WhatIfRun | None) -> ShownReport | None:
+    if run is None or run.stage is not RunStage.ANSWERED:
         return None
     text = request.query_params.get("page", "1")
     page = int(text) if text.isascii() and text.isdigit() and len(text) <= 6 else 1

@@ -15,7 +15,7 @@ from typing import Final
 from compactor.errors import KeyfoldError
 from connectors.ui.what_if import messages
 from connectors.ui.what_if.counting_process import sent
-from connectors.ui.what_if.messages import Answer, Message, Question, Refusal, Step
+from connectors.ui.what_if.messages import CountedAnswer, CountingRefusal, CountingStep, Message, Question
 
 MOST_MEMORY: Final = 1 << 30
 """Bytes of memory that a process may take: counting takes 0.7 GB at most, unless single records are very large."""
@@ -37,14 +37,20 @@ class DefectError(Exception):
     """Has the traceback of a counting process as its text."""
 
 
-def counted(question: Question, report: Callable[[Step], object], watch: Watch, command: Sequence[str] = ()) -> bytes:
+def counted(
+    question: Question,
+    report: Callable[[CountingStep], object],
+    watch: Watch,
+    command: Sequence[str] = COMMAND,
+    most_memory: int = MOST_MEMORY,
+) -> bytes:
     """Has a process count, and returns the report as JSON; `report` is called with each step.
 
     Raises EndedError if `watch` gives a reason, for which the process is ended; KeyfoldError for what it refuses, if it
     takes too much, or has ended by itself; DefectError.
     """
     process = subprocess.Popen(
-        command or COMMAND,
+        command,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -55,12 +61,14 @@ def counted(question: Question, report: Callable[[Step], object], watch: Watch, 
         assert process.stdin is not None
         with suppress(BrokenPipeError):  # it has ended, which is said below
             process.stdin.write(sent(question))
-        return _answer(process, report, watch)
+        return _answer(process, report, watch, most_memory)
     finally:
         _end(process)
 
 
-def _answer(process: subprocess.Popen[bytes], report: Callable[[Step], object], watch: Watch) -> bytes:
+def _answer(
+    process: subprocess.Popen[bytes], report: Callable[[CountingStep], object], watch: Watch, most_memory: int
+) -> bytes:
     assert process.stdout is not None
     pending = b""
     with selectors.DefaultSelector() as selector:
@@ -68,7 +76,7 @@ def _answer(process: subprocess.Popen[bytes], report: Callable[[Step], object], 
         while True:
             if reason := watch():
                 raise EndedError(reason)
-            _check_size(process.pid, len(pending))
+            _check_size(process.pid, len(pending), most_memory)
             if not selector.select(_LOOK_S):
                 continue
             data = os.read(process.stdout.fileno(), _READ)
@@ -77,27 +85,27 @@ def _answer(process: subprocess.Popen[bytes], report: Callable[[Step], object], 
             *lines, pending = (pending + data).split(b"\n")
             for line in lines:
                 message = messages.message_of(line)
-                if not isinstance(message, Step):
+                if not isinstance(message, CountingStep):
                     return _given(message)
                 report(message)
 
 
 def _given(message: Message) -> bytes:
     """Returns the report of an answer. Raises KeyfoldError for a refusal, DefectError."""
-    if isinstance(message, Answer):
+    if isinstance(message, CountedAnswer):
         return bytes(message.report)
-    assert isinstance(message, Refusal)
+    assert isinstance(message, CountingRefusal)
     if message.is_defect:
         raise DefectError(message.said)
     raise KeyfoldError(message.said)
 
 
-def _check_size(pid: int, answer: int) -> None:
+def _check_size(pid: int, answer: int, most_memory: int) -> None:
     """Raises KeyfoldError if the answer, or what its process takes of memory, is too large."""
     if answer > messages.MOST_BYTES:
         raise KeyfoldError("There are too many partitions for a page.", _ELSEWHERE)
-    if memory_of(pid) > MOST_MEMORY:
-        raise KeyfoldError(f"Counting took more than {MOST_MEMORY >> 20} MiB of memory.", _ELSEWHERE)
+    if memory_of(pid) > most_memory:
+        raise KeyfoldError(f"Counting took more than {most_memory >> 20} MiB of memory.", _ELSEWHERE)
 
 
 def memory_of(pid: int) -> int:

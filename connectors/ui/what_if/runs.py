@@ -20,7 +20,7 @@ from connectors.config.secrets import logged_text
 from connectors.config.worker import WorkerConfig
 from connectors.errors import BusyError
 from connectors.threads import CallQueue
-from connectors.ui.what_if.messages import Question, Step
+from connectors.ui.what_if.messages import CountingStep, Question
 from connectors.ui.what_if.process import EndedError, Watch, counted
 
 MOST_WAITING: Final = 4
@@ -40,7 +40,7 @@ _END_S: Final = 2.0
 _log = structlog.get_logger()
 
 
-class Stage(Enum):
+class RunStage(Enum):
     """What has become of a question; the value is for reading."""
 
     WAITING = "waiting"
@@ -52,10 +52,10 @@ class Stage(Enum):
     @property
     def is_over(self) -> bool:
         """Whether nothing more comes of it."""
-        return self not in (Stage.WAITING, Stage.COUNTING)
+        return self not in (RunStage.WAITING, RunStage.COUNTING)
 
 
-class Run(Struct, frozen=True, kw_only=True):
+class WhatIfRun(Struct, frozen=True, kw_only=True):
     """A question of `user` at `asked_ms`, and what has become of it; `looked_ms` and `began_ms` are monotonic.
 
     `report` is the answer as JSON; `said` is why there is none.
@@ -69,14 +69,14 @@ class Run(Struct, frozen=True, kw_only=True):
     looked_ms: int
     began_ms: int | None = None
     ended_ms: int | None = None
-    stage: Stage = Stage.WAITING
-    step: Step = Step()
+    stage: RunStage = RunStage.WAITING
+    step: CountingStep = CountingStep()
     is_cancelled: bool = False
     report: bytes = b""
     said: str = ""
 
 
-def end_reason(run: Run, now_ms: int, *, is_stopped: bool = False) -> str | None:
+def end_reason(run: WhatIfRun, now_ms: int, *, is_stopped: bool = False) -> str | None:
     """Returns why a question is given up at the monotonic `now_ms`; None if it goes on. Pure."""
     if is_stopped:
         return "The worker ends."
@@ -91,12 +91,12 @@ def end_reason(run: Run, now_ms: int, *, is_stopped: bool = False) -> str | None
     return None
 
 
-def still_kept(runs: Mapping[str, Run], now_ms: int) -> dict[str, Run]:
+def still_kept(runs: Mapping[str, WhatIfRun], now_ms: int) -> dict[str, WhatIfRun]:
     """Returns the questions that are under way, and the newest answers within the limits. Pure.
 
     `runs` are by id, the oldest first; `now_ms` is monotonic.
     """
-    kept: list[Run] = []
+    kept: list[WhatIfRun] = []
     ended, size = 0, 0
     for run in reversed([*runs.values()]):
         if run.stage.is_over:
@@ -108,7 +108,7 @@ def still_kept(runs: Mapping[str, Run], now_ms: int) -> dict[str, Run]:
     return {run.id: run for run in reversed(kept)}
 
 
-Count = Callable[[Question, Callable[[Step], object], Watch], bytes]
+Count = Callable[[Question, Callable[[CountingStep], object], Watch], bytes]
 
 
 class WhatIfRuns:
@@ -119,17 +119,17 @@ class WhatIfRuns:
         self._clock = clock
         self._count = count
         # By id, the oldest first; changed under the lock.
-        self._runs: dict[str, Run] = {}
+        self._runs: dict[str, WhatIfRun] = {}
         self._lock = threading.Lock()
         self._queue = CallQueue("page-what-if")
         self._stopped = threading.Event()
 
-    def ask(self, connector: ConnectorConfig, changes: Mapping[str, str], user: str, instead_of: str = "") -> Run:
+    def ask(self, connector: ConnectorConfig, changes: Mapping[str, str], user: str, instead_of: str = "") -> WhatIfRun:
         """Asks, and returns what is kept of it; the question with the id `instead_of` is cancelled.
 
         Raises BusyError if too many wait, NoThreadError.
         """
-        run = Run(
+        run = WhatIfRun(
             id=secrets.token_urlsafe(9),
             connector=connector.name,
             changes=dict(changes),
@@ -140,7 +140,7 @@ class WhatIfRuns:
         with self._lock:
             self._cancel(instead_of, connector.name)
             self._runs = still_kept(self._runs, self._clock.monotonic_ms())
-            waiting = sum(each.stage is Stage.WAITING and not each.is_cancelled for each in self._runs.values())
+            waiting = sum(each.stage is RunStage.WAITING and not each.is_cancelled for each in self._runs.values())
             if waiting >= MOST_WAITING:
                 raise BusyError(f"{waiting} questions wait to be counted already.", "Ask again in a minute.")
             self._runs[run.id] = run
@@ -152,7 +152,7 @@ class WhatIfRuns:
             raise
         return run
 
-    def looked_at(self, run_id: str, connector: str) -> Run | None:
+    def looked_at(self, run_id: str, connector: str) -> WhatIfRun | None:
         """Returns a question about `connector`, and notes that somebody looks at it; None if it is kept no more."""
         with self._lock:
             self._runs = still_kept(self._runs, self._clock.monotonic_ms())
@@ -162,7 +162,7 @@ class WhatIfRuns:
             self._runs[run_id] = looked = replace(run, looked_ms=self._clock.monotonic_ms())
             return looked
 
-    def ahead_of(self, run: Run) -> int:
+    def ahead_of(self, run: WhatIfRun) -> int:
         """Returns how many questions are counted before `run`."""
         with self._lock:
             earlier = [each for each in self._runs.values() if not each.stage.is_over and not each.is_cancelled]
@@ -193,15 +193,15 @@ class WhatIfRuns:
             self._runs[run_id] = replace(self._runs[run_id], **changes)
 
     def _carry_out(self, run_id: str, question: Question) -> None:
-        stage, said, report = Stage.FAILED, "keyfold has a defect here; the worker's log says more.", b""
+        stage, said, report = RunStage.FAILED, "keyfold has a defect here; the worker's log says more.", b""
         try:
             if reason := self._reason(run_id):
                 raise EndedError(reason)
-            self._change(run_id, stage=Stage.COUNTING, began_ms=self._clock.monotonic_ms())
+            self._change(run_id, stage=RunStage.COUNTING, began_ms=self._clock.monotonic_ms())
             report = self._count(question, lambda step: self._change(run_id, step=step), partial(self._reason, run_id))
-            stage, said = Stage.ANSWERED, ""
+            stage, said = RunStage.ANSWERED, ""
         except EndedError as error:
-            stage, said = Stage.CANCELLED, str(error)
+            stage, said = RunStage.CANCELLED, str(error)
         except KeyfoldError as error:
             said = logged_text(str(error))
         except Exception as error:  # noqa: BLE001  # it is said on the page

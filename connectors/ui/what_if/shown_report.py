@@ -37,7 +37,7 @@ class BalanceRow(Struct, frozen=True):
         return None if self.changed is None else self.changed - self.present
 
 
-class PartitionRow(Struct, frozen=True):
+class PartitionOutcome(Struct, frozen=True):
     """A partition under some settings; `removed` is by rule."""
 
     partition: PartitionReport
@@ -55,7 +55,7 @@ class ShownReport(Struct, frozen=True, kw_only=True):
     balance: tuple[BalanceRow, ...]
     topics: tuple[TopicReport, ...]
     more_topics: int
-    rows: tuple[PartitionRow, ...]
+    rows: tuple[PartitionOutcome, ...]
     left_out: tuple[PartitionReport, ...]
     page: int
     pages: int
@@ -107,11 +107,11 @@ def _balance(report: AnalyzeReport, effects: list[Effect]) -> Iterator[BalanceRo
             yield BalanceRow(label.format(held=held), depth, amounts[0], amounts[1] if len(amounts) > 1 else None)
 
 
-def _rows(partition: PartitionReport) -> Iterator[PartitionRow]:
+def _rows(partition: PartitionReport) -> Iterator[PartitionOutcome]:
     for label, outcome in ((AS_SET, partition.present), (CHANGED, partition.changed)):
         if outcome is not None:
             removed = [(each.label.strip(), getattr(outcome.effect, each.field)) for each in BALANCE if each.goes]
-            yield PartitionRow(partition, label, outcome, tuple(each for each in removed if each[1] != Amount()))
+            yield PartitionOutcome(partition, label, outcome, tuple(each for each in removed if each[1] != Amount()))
 
 
 def _horizons(effect: Effect) -> str | None:

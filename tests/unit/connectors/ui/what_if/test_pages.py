@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,12 @@ import httpx
 import pytest
 
 from connectors.config.files import load_connector, load_worker
+from connectors.ui.app import WorkerPage
 from connectors.ui.what_if import process
 from tests.support.browser import browse, words
 from tests.support.cli import NAME, connector_file, worker_file
 from tests.support.kafka import wait_until
-from tests.support.rest import RestWorker, rest_worker
+from tests.support.rest import RestWorker, rest_worker, rest_worker_with_page
 from tests.unit.connectors.cli.test_analyze import LAG, keep_orders
 from tests.unit.connectors.rest.test_security import users_file
 from tests.unit.connectors.ui.test_acting import ADMIN, VIEWER, send
@@ -109,12 +111,18 @@ def test_a_connector_that_keeps_nothing_says_so(worker: RestWorker) -> None:
     assert "keeps nothing yet" in words(page)
 
 
-def test_a_question_is_cancelled(orders: RestWorker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_question_is_cancelled(tmp_path: Path) -> None:
     """By a button that works without JavaScript; until then there is a link to look again, and how far it is."""
     step = '{"type":"step","name":"counting records","partition":3,"partitions":12}'
     pid = tmp_path / "pid"
     body = f"import os, time; open({str(pid)!r}, 'w').write(str(os.getpid())); print({step!r}, flush=True)"
-    monkeypatch.setattr(process, "COMMAND", (sys.executable, "-c", f"{body}; time.sleep(600)"))
+    count = partial(process.counted, command=(sys.executable, "-c", f"{body}; time.sleep(600)"))
+    file = load_connector(connector_file(tmp_path, **LAG), load_worker(worker_file(tmp_path)))
+    with rest_worker_with_page(tmp_path, partial(WorkerPage, count=count), file) as worker:
+        _cancel(worker, pid)
+
+
+def _cancel(orders: RestWorker, pid: Path) -> None:
     asked = send(orders, PATH, fields=LONG_LAG)
     run = asked.url.params["run"]
     address = f"{PATH}?run={run}"

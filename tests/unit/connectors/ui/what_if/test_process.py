@@ -13,9 +13,8 @@ import pytest
 
 from compactor.errors import KeyfoldError
 from connectors.config.files import load_connector, load_worker
-from connectors.ui.what_if import process
 from connectors.ui.what_if.counting_process import sent
-from connectors.ui.what_if.messages import Question, Step, report_of
+from connectors.ui.what_if.messages import CountingStep, Question, report_of
 from connectors.ui.what_if.process import COMMAND, DefectError, EndedError, counted, memory_of
 from tests.support.cli import connector_file, invoke, worker_file
 from tests.support.kafka import wait_until
@@ -43,7 +42,7 @@ def _is_alive(pid: int) -> bool:
 def test_figures_are_those_of_the_command(tmp_path: Path, question: Question) -> None:
     """Word for word, but for the time; and the steps are said with the partitions."""
     keep_orders(tmp_path)
-    steps: list[Step] = []
+    steps: list[CountingStep] = []
     report = report_of(counted(question, steps.append, lambda: None))
     options = [option for key, value in CHANGES.items() for option in ("--with", f"{key}={value}")]
     files = connector_file(tmp_path, **LAG), "--worker", worker_file(tmp_path)
@@ -130,11 +129,11 @@ def test_a_process_without_an_answer_is_said(question: Question, body: str, erro
         counted(question, lambda _: None, lambda: None, _command(body))
 
 
-def test_a_process_that_takes_too_much_memory_is_ended(question: Question, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_takes_too_much_memory_is_ended(question: Question) -> None:
     """The worker's memory is the pipeline's."""
-    monkeypatch.setattr(process, "MOST_MEMORY", 64 << 20)
+    command = _command("held = bytearray(200 << 20); time.sleep(600)")
     with pytest.raises(KeyfoldError, match="more than 64 MiB of memory"):
-        counted(question, lambda _: None, lambda: None, _command("held = bytearray(200 << 20); time.sleep(600)"))
+        counted(question, lambda _: None, lambda: None, command, most_memory=64 << 20)
 
 
 def test_it_yields_to_everything_else(question: Question, tmp_path: Path) -> None:

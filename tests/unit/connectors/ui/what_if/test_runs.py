@@ -14,7 +14,7 @@ from connectors.clock import SystemClock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.files import load_connector, load_worker
 from connectors.errors import BusyError
-from connectors.ui.what_if.messages import Question, Step
+from connectors.ui.what_if.messages import CountingStep, Question
 from connectors.ui.what_if.process import EndedError, Watch
 from connectors.ui.what_if.runs import (
     DEADLINE_MS,
@@ -23,8 +23,8 @@ from connectors.ui.what_if.runs import (
     MOST_KEPT_BYTES,
     MOST_WAITING,
     UNWATCHED_MS,
-    Run,
-    Stage,
+    RunStage,
+    WhatIfRun,
     WhatIfRuns,
     end_reason,
     still_kept,
@@ -32,7 +32,7 @@ from connectors.ui.what_if.runs import (
 from tests.support.cli import NAME, connector_file, worker_file
 from tests.support.kafka import wait_until
 
-RUN = Run(id="r", connector="c", changes={}, user="", asked_ms=0, looked_ms=1_000_000, began_ms=1_000_000)
+RUN = WhatIfRun(id="r", connector="c", changes={}, user="", asked_ms=0, looked_ms=1_000_000, began_ms=1_000_000)
 NOW = 1_000_001
 
 
@@ -49,20 +49,20 @@ NOW = 1_000_001
         (replace(RUN, began_ms=None), NOW, False, None),
     ],
 )
-def test_a_question_is_given_up(run: Run, now_ms: int, is_stopped: bool, said: str | None) -> None:
+def test_a_question_is_given_up(run: WhatIfRun, now_ms: int, is_stopped: bool, said: str | None) -> None:
     """If it was cancelled, nobody looks any more, it takes too long, or the worker ends."""
     reason = end_reason(run, now_ms, is_stopped=is_stopped)
     assert reason is said if said is None else (reason or "").startswith(said)
 
 
-def _kept(*runs: Run, now_ms: int = NOW) -> list[str]:
+def _kept(*runs: WhatIfRun, now_ms: int = NOW) -> list[str]:
     numbered = {str(number): replace(run, id=str(number)) for number, run in enumerate(runs)}
     return [*still_kept(numbered, now_ms)]
 
 
 def test_answers_are_kept_for_a_while() -> None:
     """As many as fit, the newest; what is under way stays however old."""
-    ended = replace(RUN, stage=Stage.ANSWERED, ended_ms=NOW)
+    ended = replace(RUN, stage=RunStage.ANSWERED, ended_ms=NOW)
     assert _kept(RUN, ended, now_ms=NOW + KEPT_MS) == ["0", "1"]
     assert _kept(RUN, ended, now_ms=NOW + KEPT_MS + 1) == ["0"]
     assert _kept(*[ended] * (MOST_KEPT + 2)) == [str(number) for number in range(2, MOST_KEPT + 2)]
@@ -79,12 +79,12 @@ class StandInCount:
         self.side_by_side = 0
         self.most = 0
 
-    def __call__(self, question: Question, report: Callable[[Step], object], watch: Watch) -> bytes:
+    def __call__(self, question: Question, report: Callable[[CountingStep], object], watch: Watch) -> bytes:
         self.asked.append(question)
         self.side_by_side += 1
         self.most = max(self.most, self.side_by_side)
         try:
-            report(Step("counting records", 1, 3))
+            report(CountingStep("counting records", 1, 3))
             while not self.release.wait(0.01):
                 if reason := watch():
                     raise EndedError(reason)
@@ -114,8 +114,8 @@ def runs(tmp_path: Path, count: StandInCount) -> Iterator[WhatIfRuns]:
     made.stop()
 
 
-def _reaches(runs: WhatIfRuns, run: Run, stage: Stage) -> Run:
-    def now() -> Run:
+def _reaches(runs: WhatIfRuns, run: WhatIfRun, stage: RunStage) -> WhatIfRun:
+    def now() -> WhatIfRun:
         looked = runs.looked_at(run.id, NAME)
         assert looked is not None
         return looked
@@ -127,14 +127,14 @@ def _reaches(runs: WhatIfRuns, run: Run, stage: Stage) -> Run:
 def test_one_is_counted_at_a_time_and_few_wait(runs: WhatIfRuns, count: StandInCount, config: ConnectorConfig) -> None:
     """In the order in which they were asked; one too many is refused, and not kept."""
     first = runs.ask(config, {}, "ann")
-    assert _reaches(runs, first, Stage.COUNTING).step == Step("counting records", 1, 3)
+    assert _reaches(runs, first, RunStage.COUNTING).step == CountingStep("counting records", 1, 3)
     waiting = [runs.ask(config, {"x": str(number)}, "ann") for number in range(MOST_WAITING)]
     with pytest.raises(BusyError, match="4 questions wait"):
         runs.ask(config, {}, "ann")
     assert [runs.ahead_of(each) for each in waiting] == [1, 2, 3, 4]
     count.release.set()
     for each in (first, *waiting):
-        assert _reaches(runs, each, Stage.ANSWERED).report == b"{}"
+        assert _reaches(runs, each, RunStage.ANSWERED).report == b"{}"
     assert [question.changes.get("x") for question in count.asked] == [None, "0", "1", "2", "3"]
     assert count.most == 1
 
@@ -144,14 +144,14 @@ def test_a_cancelled_question_ends_and_the_next_begins(
 ) -> None:
     """Whether it is counted or waits; a waiting one that is cancelled leaves its place at once."""
     first, second, third = (runs.ask(config, {"x": str(number)}, "ann") for number in range(3))
-    _reaches(runs, first, Stage.COUNTING)
+    _reaches(runs, first, RunStage.COUNTING)
     runs.cancel(second.id, NAME)
     assert runs.ahead_of(third) == 1
     runs.cancel(first.id, "another")
     runs.cancel(first.id, NAME)
-    assert _reaches(runs, first, Stage.CANCELLED).said == "It was cancelled."
-    _reaches(runs, third, Stage.COUNTING)
-    assert _reaches(runs, second, Stage.CANCELLED).began_ms is None
+    assert _reaches(runs, first, RunStage.CANCELLED).said == "It was cancelled."
+    _reaches(runs, third, RunStage.COUNTING)
+    assert _reaches(runs, second, RunStage.CANCELLED).began_ms is None
     assert [question.changes["x"] for question in count.asked] == ["0", "2"]
 
 
@@ -159,8 +159,8 @@ def test_a_question_takes_the_place_of_the_one_before(runs: WhatIfRuns, config: 
     """A slider that is moved on does not leave a row of questions for nobody."""
     first = runs.ask(config, {}, "ann")
     second = runs.ask(config, {"x": "1"}, "ann", instead_of=first.id)
-    _reaches(runs, first, Stage.CANCELLED)
-    _reaches(runs, second, Stage.COUNTING)
+    _reaches(runs, first, RunStage.CANCELLED)
+    _reaches(runs, second, RunStage.COUNTING)
 
 
 @pytest.mark.parametrize(("kind", "said"), [("refused", "It is refused."), ("defect", "keyfold has a defect here")])
@@ -169,17 +169,17 @@ def test_what_fails_is_said(
 ) -> None:
     """An error in its words, a defect without them; and others are counted after it."""
     count.release.set()
-    failed = _reaches(runs, runs.ask(config, {"x": kind}, "ann"), Stage.FAILED)
+    failed = _reaches(runs, runs.ask(config, {"x": kind}, "ann"), RunStage.FAILED)
     assert failed.said.startswith(said)
-    assert _reaches(runs, runs.ask(config, {}, "ann"), Stage.ANSWERED).said == ""
+    assert _reaches(runs, runs.ask(config, {}, "ann"), RunStage.ANSWERED).said == ""
 
 
 def test_all_are_given_up_when_the_worker_ends(runs: WhatIfRuns, count: StandInCount, config: ConnectorConfig) -> None:
     """What is counted, and what waits."""
     asked = [runs.ask(config, {}, "ann") for _ in range(2)]
-    _reaches(runs, asked[0], Stage.COUNTING)
+    _reaches(runs, asked[0], RunStage.COUNTING)
     runs.stop()
-    assert [_reaches(runs, each, Stage.CANCELLED).said for each in asked] == ["The worker ends."] * 2
+    assert [_reaches(runs, each, RunStage.CANCELLED).said for each in asked] == ["The worker ends."] * 2
     assert len(count.asked) == 1
 
 
