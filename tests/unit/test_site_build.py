@@ -26,7 +26,7 @@ def _build(sources: Path, site: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_site_is_whole_and_loads_only_its_own_files(tmp_path: Path) -> None:
-    """Each page is there, the search has its index, and scripts, styles, fonts and pictures are the site's own."""
+    """Each page is there, links have titles, the search has its index, and what is loaded is the site's own."""
     built = _build(ROOT, tmp_path)
     assert built.returncode == 0, built.stderr
     pages = {str(path.relative_to(ROOT / "docs").with_suffix("")) for path in (ROOT / "docs").rglob("*.md")}
@@ -34,6 +34,7 @@ def test_the_site_is_whole_and_loads_only_its_own_files(tmp_path: Path) -> None:
     names = {str(path.relative_to(tmp_path).with_suffix("")) for path in htmls}
     assert {name.replace("README", "index") for name in pages} <= names
     assert "exactly once" in (tmp_path / "search" / "search_index.js").read_text(encoding="utf-8")
+    assert [path for path, html in htmls.items() if re.search(r">[\w/-]+\.md</a>", html)] == [], "no title"
     loaded = {first or second for html in htmls.values() for first, second in LOADED.findall(html)}
     assert len(loaded) > 5
     assert [target for target in loaded if re.match(r"(?:https?:)?//", target)] == []
@@ -41,6 +42,7 @@ def test_the_site_is_whole_and_loads_only_its_own_files(tmp_path: Path) -> None:
     assert re.findall(r"url\(['\"]?(?:https?:)?//[^)]*", styles) == []
 
 
+@pytest.mark.long  # test_site.py: the same of the sources
 @pytest.mark.parametrize(
     ("name", "text", "complaint"),
     [
