@@ -119,14 +119,18 @@ class Connectors(Struct, frozen=True):
 
 @contextmanager
 def running_connectors(
-    bootstrap: str, topics: Sequence[str], folder: Path, connector_settings: Mapping[str, str] | None = None
+    bootstrap: str,
+    topics: Sequence[str],
+    folder: Path,
+    connector_settings: Mapping[str, str] | None = None,
+    worker_settings: Mapping[str, str] | None = None,
 ) -> Iterator[Connectors]:
     """Runs one worker with a connector for each of `topics` during the block."""
     stem = f"bench-{uuid4().hex[:8]}"
     names = tuple(f"{stem}-{number}" for number in range(len(topics)))
     settings = {"output.topic": OUTPUT_BY_TOPIC, **(connector_settings or {})}
     files = [write_connector(folder, name, topic, settings) for name, topic in zip(names, topics, strict=True)]
-    with running(_command(bootstrap, folder, files, {}), folder / "keyfold.log") as started:
+    with running(_command(bootstrap, folder, files, worker_settings), folder / "keyfold.log") as started:
         yield Connectors(started, bootstrap, folder, tuple(topics), names)
 
 

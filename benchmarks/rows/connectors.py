@@ -39,7 +39,7 @@ _FIRST: Final = "command to a published record of each connector, s"
 
 def many(bootstrap: str, rate: float) -> dict[str, float]:
     """Measures seconds from creation to visible at `rate` records/s of each of CONNECTORS connectors of one worker."""
-    topics = _topics(bootstrap, _scaled(CONNECTORS))
+    topics = filled_topics(bootstrap, _scaled(CONNECTORS))
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         with running_connectors(bootstrap, topics, folder) as worker:
@@ -55,7 +55,7 @@ def many(bootstrap: str, rate: float) -> dict[str, float]:
 
 def idle(bootstrap: str, connectors: int) -> dict[str, float]:
     """Measures what `idle` of one connector does, of a worker with so many connectors with nothing to read."""
-    topics = _topics(bootstrap, _scaled(connectors))
+    topics = filled_topics(bootstrap, _scaled(connectors))
     with tempfile.TemporaryDirectory() as folder, running_connectors(bootstrap, topics, Path(folder)) as worker:
         first = worker.running.until(worker.has_published)
         return {**watch_idle(worker.running, IDLE_SETTLE_S, WINDOW_S), _FIRST: first}
@@ -66,7 +66,7 @@ def beside(bootstrap: str) -> dict[str, float]:
 
     The last connector gets the backlog's topic by a changed file and SIGHUP, so that no start is part of it.
     """
-    data, topics = BACKLOG.scaled(scale()), _topics(bootstrap, _scaled(CONNECTORS))
+    data, topics = BACKLOG.scaled(scale()), filled_topics(bootstrap, _scaled(CONNECTORS))
     backlog = f"backlog-{uuid4().hex[:6]}"
     call("fill the backlog", fill, bootstrap, backlog, data)
     with tempfile.TemporaryDirectory() as temporary:
@@ -108,7 +108,7 @@ def _scaled(connectors: int) -> int:
     return max(2, round(connectors * min(1.0, scale())))
 
 
-def _topics(bootstrap: str, count: int) -> tuple[str, ...]:
+def filled_topics(bootstrap: str, count: int) -> tuple[str, ...]:
     """Makes so many topics with a record each; returns their names."""
     return call("fill topics", _fill_topics, bootstrap, count)
 

@@ -25,6 +25,7 @@ from benchmarks.rows.key_index import KEY_INDEX
 from benchmarks.rows.keys import GROWTH_ROW, KEYS
 from benchmarks.rows.large import LARGE
 from benchmarks.rows.look_ups import GET
+from benchmarks.rows.open_pages import OPEN_PAGES
 from benchmarks.rows.partitions import PARTITIONS
 from benchmarks.rows.snapshot_table import READY_TABLE
 from benchmarks.rows.sustained import SUSTAINED
@@ -164,6 +165,7 @@ MEASUREMENTS: Final = by_id(
         IDLE,
         IDLE_20,
         IDLE_100,
+        OPEN_PAGES,
         FRESH,
         FRESH_STORE,
         FRESH_STREAMS,

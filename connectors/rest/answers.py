@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from fastapi import Depends, Request, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -27,6 +27,18 @@ LONGEST: Final = 64 << 20
 
 _SHARE: Final = "answer_share"
 """The name of a request's share in its scope."""
+_STREAMED: Final = "is_streamed"
+"""The name under which a request's state says that its answer goes on for as long as the client looks."""
+
+
+def mark_streamed(scope: Scope) -> None:
+    """Says of a request that its answer goes on: its connection makes room for others, and has no time to end in."""
+    scope.setdefault("state", {})[_STREAMED] = True
+
+
+def is_streamed(scope: Mapping[str, Any]) -> bool:
+    """Returns whether the answer of a request goes on for as long as the client looks."""
+    return bool(scope.get("state", {}).get(_STREAMED))
 
 
 class HeldBytes:
@@ -122,7 +134,7 @@ ShareDependency = Annotated[Share, Depends(_share)]
 class CountedAnswers:
     """Gives each request its share, and sends its answer in pieces, each once the one before it is read.
 
-    An answer for which there is no room is replaced by 503.
+    An answer for which there is no room is replaced by 503; one that has begun, as it goes on, ends.
     """
 
     def __init__(self, app: ASGIApp, held: HeldBytes) -> None:
@@ -134,24 +146,48 @@ class CountedAnswers:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        head: Message = {}  # kept until the body comes: an answer that is refused has another one
-
-        async def counted(message: Message) -> None:
-            nonlocal head
-            if message["type"] == "http.response.start":
-                head = message
-                return
-            body = memoryview(message.get("body", b""))
-            try:
-                share.hold(len(body))
-            except BusyError as error:
-                await errors.busy(error)(scope, receive, send)
-                return
-            await send(head)
-            for at in range(0, len(body) or 1, PIECE):
-                piece = {"body": body[at : at + PIECE], "more_body": at + PIECE < len(body)}
-                await send({"type": "http.response.body", **piece})
-
         with self._held.share() as share:
             scope.setdefault("state", {})[_SHARE] = share
-            await self._app(scope, receive, counted)
+            await self._app(scope, receive, _CountedAnswer(share, scope, receive, send).take)
+
+
+class _CountedAnswer:
+    """The answer of one request, of which `take` takes each message."""
+
+    def __init__(self, share: Share, scope: Scope, receive: Receive, send: Send) -> None:
+        self._share = share
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        # Kept until a body comes: an answer that is refused has another one. None once it is sent.
+        self._head: Message | None = None
+        self._is_refused = False
+
+    async def take(self, message: Message) -> None:
+        """Counts a message and sends it."""
+        if message["type"] == "http.response.start":
+            self._head = message
+            return
+        body = memoryview(message.get("body", b""))
+        try:
+            self._share.hold(len(body))
+        except BusyError as error:
+            await self._refuse(error)
+        if not self._is_refused:
+            await self._pass_on(body, goes_on=message.get("more_body", False))
+
+    async def _refuse(self, error: BusyError) -> None:
+        if not self._is_refused:
+            self._is_refused = True
+            if self._head is None:
+                await self._send({"type": "http.response.body"})
+            else:
+                await errors.busy(error)(self._scope, self._receive, self._send)
+
+    async def _pass_on(self, body: memoryview, *, goes_on: bool) -> None:
+        if self._head is not None:
+            await self._send(self._head)
+            self._head = None
+        for at in range(0, len(body) or 1, PIECE):
+            is_more = goes_on or at + PIECE < len(body)
+            await self._send({"type": "http.response.body", "body": body[at : at + PIECE], "more_body": is_more})

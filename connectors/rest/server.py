@@ -21,6 +21,7 @@ from connectors.config.worker import WorkerConfig
 from connectors.errors import BusyError, UnreachableError
 from connectors.kafka.retry import poll_until
 from connectors.rest import errors
+from connectors.rest.answers import is_streamed
 from connectors.rest.bounded_requests import HEAD_MAX, BoundedRequests
 from connectors.rest.listeners import LIMITS, BoundListener, ClientLimits
 from connectors.threads import CancellableThread
@@ -136,7 +137,7 @@ class _Protocol(H11Protocol):
         others = (other for other in self.connections if isinstance(other, _Protocol) and other is not self)
         waiting = [other for other in others if other.is_waiting]
         if waiting:
-            oldest = min(waiting, key=lambda other: other._waits_since or 0.0)
+            oldest = min(waiting, key=lambda other: (other.is_streaming, other._waits_since or 0.0))
             self.connections.discard(oldest)  # it counts no more, and not only once the loop has come to its end
             oldest.transport.abort()
 
@@ -161,8 +162,13 @@ class _Protocol(H11Protocol):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the next step is its client's."""
-        return self._waits_since is not None
+        """Whether the next step is its client's, or its answer may be ended at any time: the client asks again."""
+        return self._waits_since is not None or self.is_streaming
+
+    @property
+    def is_streaming(self) -> bool:
+        """Whether its answer goes on for as long as the client looks."""
+        return self.has_request and is_streamed(self.cycle.scope)
 
     @property
     def has_request(self) -> bool:
@@ -184,9 +190,9 @@ class _Protocol(H11Protocol):
         self._note()
 
     def resume_writing(self) -> None:
-        """Ends that time if the client has read the whole answer, or the system has taken it."""
+        """Ends that time if the client has read the whole answer, or all of one that goes on; or the system has it."""
         super().resume_writing()
-        if not self.has_request or not self.cycle.response_started:
+        if not self.has_request or not self.cycle.response_started or self.is_streaming:
             self._forget_unread()
         self._note()
 

@@ -23,6 +23,7 @@ from connectors.ui.asked_runs import AskedRuns
 from connectors.ui.creating import CreatingPages
 from connectors.ui.deeds import Deeds
 from connectors.ui.history import SampleHistory
+from connectors.ui.live.feeds import LiveFeeds
 from connectors.ui.looking_up import LookUpPages
 from connectors.ui.measurements import Measurements
 from connectors.ui.protection import FormTokens, ProtectedAnswers
@@ -54,7 +55,8 @@ class WorkerPage:
         self._runs = AskedRuns(context, deeds)
         self._history = SampleHistory(measurements, context.clock)
         self._what_if = WhatIfRuns(context.worker, context.clock, count)
-        reading = ReadingPages(context, measurements, self._tokens, deeds, self._history)
+        self._live = LiveFeeds(self._tokens)
+        reading = ReadingPages(context, measurements, self._tokens, deeds, self._history, self._live)
         pages = (
             reading,
             LookUpPages(context, reading),
@@ -82,7 +84,8 @@ class WorkerPage:
         self._history.start()
 
     def stop(self) -> None:
-        """Ends that, and takes back what was asked for and is not begun."""
+        """Ends that and what is sent to open pages, and takes back what was asked for and is not begun."""
+        self._live.stop()
         self._history.stop()
         self._what_if.stop()
         self._runs.stop()

@@ -17,6 +17,7 @@ from connectors.runtime.supervised_connector import Connector
 from connectors.ui.deeds import Deeds
 from connectors.ui.detail import detail
 from connectors.ui.history import SampleHistory
+from connectors.ui.live.feeds import LiveFeeds
 from connectors.ui.measurements import Measurements
 from connectors.ui.offered import OFFERS, offered
 from connectors.ui.overview import overview
@@ -40,20 +41,22 @@ class ReadingPages:
         tokens: FormTokens,
         deeds: Deeds,
         history: SampleHistory,
+        live: LiveFeeds,
     ) -> None:
         self._context = context
         self._measurements = measurements
         self._tokens = tokens
         self._deeds = deeds
         self._history = history
+        self._live = live
 
     def routes(self) -> list[Route]:
         """Returns their paths."""
         return [
-            Route("/ui", self.overview),
-            Route("/ui/connectors/{name}", self.connector),
+            Route("/ui", self._live.over(self.overview)),
+            Route("/ui/connectors/{name}", self._live.over(self.connector)),
             Route("/ui/connectors/{name}/settings", self.settings),
-            Route("/ui/connectors/{name}/log", self.log),
+            Route("/ui/connectors/{name}/log", self._live.over(self.log)),
             Route("/ui/connectors/{name}/resync", self.confirm),
             Route("/ui/connectors/{name}/delete", self.confirm),
             Route("/ui/static/{file}", static_file),

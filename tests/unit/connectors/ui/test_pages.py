@@ -106,12 +106,15 @@ def test_files_of_the_page_are_kept_for_as_long_as_they_are_current(worker: Rest
         assert worker.ask("GET", path.partition("?")[0]).headers["cache-control"] == "no-store"
 
 
-def test_htmx_is_kept_with_its_version_and_licence() -> None:
-    """One file, as the package has it, and the words under which it may be passed on."""
+def test_scripts_of_others_are_kept_with_their_licence() -> None:
+    """Each one file, as its package has it, and the words under which it may be passed on."""
     script = next(FOLDER.glob("htmx-*.min.js"))
     assert f'version:"{script.name.split("-")[1].removesuffix(".min.js")}"' in script.read_text()
     assert "Zero-Clause BSD" in (FOLDER / "htmx.LICENSE.txt").read_text()
     assert script.name in static_files()
+    morph = next(FOLDER.glob("idiomorph-*.min.js"))
+    assert "Zero-Clause BSD" in (FOLDER / "idiomorph.LICENSE.txt").read_text()
+    assert morph.read_text().startswith("var Idiomorph=")
 
 
 HOSTILE = "<script>alert(1)</script>\u202e\x1b[2J\"'&{{7*7}}"

@@ -1,0 +1,91 @@
+/* Renews what an open page shows, as the worker sends it: what did not change stays as it is, and so do the focus, what
+   is scrolled or selected, what is typed, and what is folded open. Without this script the page stays as it was loaded. */
+(() => {
+  "use strict";
+  const live = document.getElementById("live");
+  const still = document.getElementById("still");
+  if (!live || !live.dataset.stream || !window.EventSource || !window.Idiomorph) return;
+
+  const AGAIN_MS = 30000; // a worker that has refused has 64 open pages, or is about to end
+  const SILENT_MS = 6000; // a stream that ends is asked for again after 3 s, which nobody has to be told
+  const callbacks = {
+    // What a person types or chooses is his; the hidden token of a form is the worker's.
+    beforeNodeMorphed: (old) => !(old.matches && old.matches("input:not([type=hidden]), textarea, select")),
+    beforeAttributeUpdated: (name, node) => !(name === "open" && node.localName === "details"),
+  };
+  let source = null;
+  let timer = 0;
+
+  function say(text) {
+    if (still.textContent !== text) still.textContent = text;
+  }
+
+  function change(make) {
+    const focused = document.activeElement;
+    make();
+    if (window.htmx) window.htmx.process(live);
+    if (focused && focused !== document.body && !focused.isConnected) {
+      // The button is gone: go on from here with the keyboard, not from the top of the page.
+      document.getElementById("main").focus({ preventScroll: true });
+    }
+  }
+
+  function whole(html) {
+    change(() => window.Idiomorph.morph(live, html, { morphStyle: "innerHTML", ignoreActiveValue: true, callbacks }));
+  }
+
+  function parts(all) {
+    change(() => {
+      for (const html of all) {
+        const made = document.createElement("template");
+        made.innerHTML = html;
+        const part = made.content.firstElementChild;
+        const old = document.getElementById(part.id);
+        if (old) window.Idiomorph.morph(old, part, { morphStyle: "outerHTML", ignoreActiveValue: true, callbacks });
+      }
+    });
+  }
+
+  function stop() {
+    clearTimeout(timer);
+    if (source) source.close();
+    source = null;
+  }
+
+  function later(ms, what) {
+    clearTimeout(timer);
+    timer = setTimeout(what, ms);
+  }
+
+  function failed() {
+    if (source && source.readyState === EventSource.CLOSED) {
+      stop();
+      say("The worker does not renew this page now. That is tried again; or load the page again.");
+      later(AGAIN_MS, start);
+    } else {
+      later(SILENT_MS, () => say("The worker does not answer. What you see is as it was; the page goes on by itself."));
+    }
+  }
+
+  function start() {
+    if (source || document.hidden) return;
+    source = new EventSource(live.dataset.stream + location.search);
+    source.onopen = () => {
+      clearTimeout(timer);
+      say("");
+    };
+    source.onerror = failed;
+    source.addEventListener("whole", (each) => whole(JSON.parse(each.data)));
+    source.addEventListener("parts", (each) => parts(JSON.parse(each.data)));
+    source.addEventListener("over", () => {
+      stop();
+      location.reload();
+    });
+  }
+
+  // A browser has six connections to a worker: a page that nobody sees leaves its own to others.
+  document.addEventListener("visibilitychange", () => (document.hidden ? stop() : start()));
+  window.addEventListener("pagehide", stop);
+  window.addEventListener("pageshow", start);
+  start();
+})();

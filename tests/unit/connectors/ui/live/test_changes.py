@@ -1,0 +1,52 @@
+"""What of a page has changed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from connectors.ui.live.changes import RenewedText, change, everything, renewed
+
+
+def page(*rows: tuple[str, str], head: str = "<h2>All</h2>") -> RenewedText:
+    parts = "".join(f'<!--part--><p id="{name}">{text}</p><!--/part-->\n' for name, text in rows)
+    return renewed(f"<html>12:01 <div><!--live-->{head}{parts}<!--/live--></div>")
+
+
+def sent(event: bytes) -> tuple[str, object]:
+    first, second, *rest = event.decode().split("\n")
+    assert rest == ["", ""]
+    return first.removeprefix("event: "), json.loads(second.removeprefix("data: "))
+
+
+def test_only_the_parts_that_differ_are_sent() -> None:
+    """Each as the element that it is; what is the same is not sent again."""
+    before = page(("a", "1"), ("b", "2"), ("c", "3"))
+    assert sent(change(before, page(("a", "1"), ("b", "4\n5"), ("c", "6")))) == (
+        "parts",
+        ['<p id="b">4\n5</p>', '<p id="c">6</p>'],
+    )
+    assert change(before, page(("a", "1"), ("b", "2"), ("c", "3"))) == b""
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        page(("b", "2"), ("a", "1")),
+        page(("a", "1")),
+        page(("a", "1"), ("b", "2"), ("c", "3")),
+        page(("a", "1"), ("b", "2"), head="<h2>Some</h2>"),
+    ],
+)
+def test_all_is_sent_if_more_than_parts_differ(now: RenewedText) -> None:
+    """Another order, other parts, or other text between them."""
+    before = page(("a", "1"), ("b", "2"))
+    assert change(before, now) == everything(now) == change(None, now)
+    assert sent(everything(now)) == ("whole", now.whole)
+
+
+def test_a_page_that_does_not_say_what_is_renewed_is_none() -> None:
+    """The template is to be mended, and the log says so."""
+    with pytest.raises(ValueError, match="substring not found"):
+        renewed("<html></html>")
