@@ -13,7 +13,7 @@ PARALLEL := -n $(or $(PROCESSES),3) --dist loadgroup --no-loadscope-reorder
 JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test long histories mutants faults soak fuzz conformance classes registry cdc stores tables cluster versions bench bench-quick docs clean
+.PHONY: help setup demo test long histories mutants faults soak fuzz conformance classes registry cdc stores tables watch cluster versions bench bench-quick docs clean
 
 help: ## Lists the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -107,6 +107,9 @@ stores: setup ## Tries object stores: S3Proxy, Azurite, moto, a mock of Google's
 
 tables: setup ## Tries tables in Iceberg's REST catalog and in Glue, read by DuckDB's extensions and Spark, and each recipe of the docs; fetches those once (600 MB).
 	@LONG=1 TABLES=1 $(BIN)/pytest -v tests/tables tests/unit/connectors/tables tests/unit/compactor/snapshot/test_recipes.py tests/spark/test_snapshot.py
+
+watch: setup ## Has a real Prometheus watch a worker: every panel, every alert, and the pictures of docs/metrics.md (apt-get install prometheus chromium).
+	@WATCH=1 $(BIN)/pytest -v tests/watch
 
 cluster: setup ## Tries a standalone Spark cluster of bare machines with storage on S3: executors and master die, are slow, come and go.
 	@LONG=1 CLUSTER=1 $(BIN)/pytest -v tests/cluster

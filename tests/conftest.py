@@ -51,6 +51,7 @@ _ASKED = {
     "cluster": ("CLUSTER", "make cluster starts a Spark cluster; it takes a quarter of an hour"),
     "registry": ("REGISTRY", "make registry fetches Apicurio Registry"),
     "stores": ("STORES", "make stores fetches S3Proxy and Azurite"),
+    "watch": ("WATCH", "make watch needs Prometheus and Chromium"),
     "tables": ("TABLES", "make tables fetches Iceberg's REST catalog, DuckDB's extensions and another Spark"),
 }
 """Folders whose tests run only if a variable of the environment asks for them, and why."""
