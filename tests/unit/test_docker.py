@@ -11,6 +11,7 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterator
+from importlib.metadata import distribution
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -90,7 +91,7 @@ def test_image_runs_every_step_there_is() -> None:
     steps = {name: len(set(re.findall(r"\$(\d)", body))) for name, body in _steps().items()}
     runs = " && ".join(" ".join(words[1:]) for words in _instructions() if words[0] == "RUN").split(" && ")
     called = {words[2]: len(words[3:]) for words in map(str.split, runs)}
-    assert called == steps == {"install": 2, "java": 0, "user": 0}
+    assert called == steps == {"install": 2, "slim": 1, "java": 1, "tools": 0, "user": 0}
 
 
 def test_what_the_image_runs_is_readable_for_its_account() -> None:
@@ -149,6 +150,33 @@ def test_compose_opens_ports_on_this_machine_only() -> None:
     }
 
 
+def test_compose_says_which_addresses_to_open() -> None:
+    """The file's first lines name each port that is open, and they lead to the page, Grafana and Prometheus."""
+    head = (DOCKER / "compose.yaml").read_text(encoding="utf-8").partition("\nname:")[0]
+    opened = [port for service in _compose()["services"].values() for port in service.get("ports", ())]
+    assert set(re.findall(r"http://(127\.0\.0\.1:\d+)", head)) == {port.rpartition(":")[0] for port in opened}
+
+
+def test_compose_begins_one_after_the_other() -> None:
+    """What is asked by another service has a health check, the worker's is the image's, and no circle waits."""
+    services = _compose()["services"]
+    waits = {name: service.get("depends_on", {}) for name, service in services.items()}
+    assert {name: {on: told["condition"] for on, told in needed.items()} for name, needed in waits.items()} == {
+        "broker": {},
+        "load": {"broker": "service_healthy"},
+        "worker": {"load": "service_completed_successfully"},
+        "prometheus": {"worker": "service_started"},
+        "grafana": {"prometheus": "service_healthy"},
+    }
+    healthy = {on for needed in waits.values() for on, told in needed.items() if told["condition"] == "service_healthy"}
+    assert [name for name in healthy if "test" not in services[name].get("healthcheck", {})] == []
+    asked = {name: services[name]["healthcheck"]["test"][-1] for name in ("prometheus", "grafana")}
+    ports = {name: services[name]["ports"][0].rpartition(":")[2] for name in asked}
+    assert {name: urlsplit(url).port for name, url in asked.items()} == {
+        name: int(port) for name, port in ports.items()
+    }
+
+
 def test_the_worker_listens_where_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the image on its own loopback, in the compose file for its network: at the port that the health check asks."""
     for name in [name for name in os.environ if name.startswith(PREFIX)]:
@@ -186,7 +214,7 @@ def test_install_step_gives_a_command_that_runs(tmp_path: Path) -> None:
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         source.mkdir(exist_ok=True)
         copy(ROOT / name, source / name)
-    packages = {"PYTHONPATH": sysconfig.get_path("purelib"), "STEPS_PIP": "--no-deps --no-index"}
+    packages = {"PYTHONPATH": str(distribution("setuptools").locate_file("")), "STEPS_PIP": "--no-deps --no-index"}
     environment = {**os.environ, **packages, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     done = subprocess.run(
         ["sh", source / "docker" / "steps.sh", "install", source, target],
