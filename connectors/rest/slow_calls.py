@@ -37,6 +37,10 @@ LOOK_UPS_WAITING: Final = 12
 """The same for look-ups, which take milliseconds: fewer, as the connections that are left are few."""
 WIDE_WAITING: Final = 4
 """The same for wide look-ups, and for metrics, for which a few servers ask, every few seconds."""
+OFFSETS_WAITING: Final = 16
+"""The same for changes of offsets, which take seconds each: more would not have their turn within WAIT_S."""
+LETTERS_WAITING: Final = 4
+"""The same for looks at dead letters, for which people ask, by pages."""
 RETRY_AFTER_S: Final = 5
 """After how long (s) a client that was refused is to ask again, by the header Retry-After."""
 
@@ -232,4 +236,6 @@ class Slow:
         # Checks configs, which takes a core each.
         self.checks = SlowCalls("checks", 4, wait_s=wait_s)
         # Changes offsets, each for as long as reading an output topic takes.
-        self.offsets = SlowCalls("changes of offsets", 4, wait_s=wait_s)
+        self.offsets = SlowCalls("changes of offsets", 4, OFFSETS_WAITING, wait_s)
+        # Looks at dead letters: each waits for brokers most of the time, and holds some MiB.
+        self.letters = SlowCalls("looks at dead letters", 8, LETTERS_WAITING, wait_s)

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from compactor.errors import KeyfoldError
 from connectors.metrics.source_lag import SourceLagOf
+from connectors.operations.redrive.run import RedriveKafka
 from connectors.rest import errors
 from connectors.rest.app import has_encoded_slash
 from connectors.rest.context import RestContext
@@ -23,6 +24,9 @@ from connectors.ui.asked_runs import AskedRuns
 from connectors.ui.creating import CreatingPages
 from connectors.ui.deeds import Deeds
 from connectors.ui.history import SampleHistory
+from connectors.ui.letters.pages import LetterPages
+from connectors.ui.letters.reads import LOOK_KAFKA, LetterReads
+from connectors.ui.letters.runs import LetterRuns
 from connectors.ui.live.feeds import LiveFeeds
 from connectors.ui.looking_up import LookUpPages
 from connectors.ui.measurements import Measurements
@@ -43,12 +47,19 @@ _log = structlog.get_logger()
 class WorkerPage:
     """The page of a worker, which all of its listeners share.
 
-    `lag` is what is not read of a connector's sources; `count` answers what-if.
+    `lag` is what is not read of a connector's sources; `count` answers what-if. `letters` is what dead
+    letters are read and sent back with; None: their brokers.
 
     It works between `start` and `stop`; requests may come before and after.
     """
 
-    def __init__(self, context: RestContext, lag: SourceLagOf, count: Count = counted) -> None:
+    def __init__(
+        self,
+        context: RestContext,
+        lag: SourceLagOf,
+        count: Count = counted,
+        letters: RedriveKafka | None = None,
+    ) -> None:
         self._context = context
         self._tokens = FormTokens()
         measurements, deeds = Measurements(context, lag), Deeds()
@@ -57,8 +68,11 @@ class WorkerPage:
         self._what_if = WhatIfRuns(context.worker, context.clock, count)
         self._live = LiveFeeds(self._tokens)
         reading = ReadingPages(context, measurements, self._tokens, deeds, self._history, self._live)
+        self._letter_reads = LetterReads(context, letters or LOOK_KAFKA)
+        self._letter_runs = LetterRuns(context, deeds, letters)
         pages = (
             reading,
+            LetterPages(context, reading, self._tokens, deeds, self._letter_reads, self._letter_runs),
             LookUpPages(context, reading),
             WhatIfPages(context, reading, self._tokens, self._what_if),
             CreatingPages(context, measurements, self._tokens, deeds),
@@ -89,6 +103,8 @@ class WorkerPage:
         self._history.stop()
         self._what_if.stop()
         self._runs.stop()
+        self._letter_reads.stop()
+        self._letter_runs.stop()
 
     def _of_keyfold(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, KeyfoldError)

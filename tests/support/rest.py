@@ -139,9 +139,9 @@ def rest_worker(folder: Path, *files: ConnectorFile, **settings: str) -> Iterato
 
 
 @contextmanager
-def rest_worker_with_page(folder: Path, page: MakePage, *files: ConnectorFile) -> Iterator[RestWorker]:
+def rest_worker_with_page(folder: Path, page: MakePage, *files: ConnectorFile, **settings: str) -> Iterator[RestWorker]:
     """Runs such a worker with another page."""
-    yield from _listening(folder, LIMITS, {}, files, page=page)
+    yield from _listening(folder, LIMITS, settings, files, page=page)
 
 
 @contextmanager

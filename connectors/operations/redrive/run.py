@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
+from types import MappingProxyType
 from typing import Final
 
 from confluent_kafka import Consumer
@@ -125,14 +126,28 @@ class DeadLetters:
 
         None if the topic is not there yet. Raises UnreachableError, NotAllowedError.
         """
+        for number, (low, end) in self.bounds(partition).items():
+            yield from self.letters_in(number, low, end)
+
+    def bounds(self, partition: int | None = None) -> dict[int, tuple[int, int]]:
+        """Returns the first offset and the end of each partition, or of that one; none if there is no topic or no such.
+
+        Raises UnreachableError, NotAllowedError.
+        """
         info = self._admin.describe([self.topic]).get(self.topic)
         numbers = [number for number in range(info.partitions if info else 0) if partition in (None, number)]
         config = self._clients.consumer()
-        for number in numbers:
-            yield from self._read(config, self.topic, number, *self._kafka.bounds(config, self.topic, number))
+        return {number: self._kafka.bounds(config, self.topic, number) for number in numbers}
 
-    def fates(self) -> LetterFates:
+    def letters_in(self, partition: int, start: int, end: int) -> Iterator[Letter]:
+        """Yields the letters of [start, end) of a partition by offset. Raises UnreachableError, NotAllowedError."""
+        yield from self._read(self._clients.consumer(), self.topic, partition, start, end)
+
+    def fates(self, starts: Mapping[int, int] = MappingProxyType({})) -> LetterFates:
         """Returns what the group's positions say of letters; changes nothing.
+
+        Of a partition in `starts`, letters before that offset are not read: if one of them has gone, others of its
+        record count as not gone.
 
         Raises UnreachableError, also if a transaction of a redrive is open, NotAllowedError, StorageError;
         ConflictError if positions are not keyfold's, or cannot be read.
@@ -146,7 +161,8 @@ class DeadLetters:
         positions, config = {number: self._position(held) for number, held in known.items()}, self._clients.consumer()
         for number, position in positions.items():
             low, end = self._kafka.bounds(config, self.topic, number)
-            records.learn(position, self._read(config, self.topic, number, low, min(end, position.offset)))
+            start = max(low, starts.get(number, low))
+            records.learn(position, self._read(config, self.topic, number, start, min(end, position.offset)))
         return LetterFates(self._connector.name, positions, records)
 
     def strange(self, asked: LetterFilter) -> Iterator[str]:
@@ -178,8 +194,12 @@ class DeadLetters:
         dry_run: bool = False,
         limit: int | None = None,
         report: Callable[[int], None],
+        chosen: Callable[[RedriveTargets], None] = lambda _: None,
     ) -> RedriveResult:
         """Sends back what `selection` chooses, at most `limit` letters; `report` is called with how many are done.
+
+        `chosen` is called with letters before they go, also with `dry_run`. What either raises ends the run: what went
+        before is noted, and the rest stays for a later one.
 
         What of `selection` depends on the connector is set here. With `dry_run` nothing is sent, and no position moves.
         Raises UnreachableError, NotAllowedError, OutcomeUnknownError, StorageError; ConflictError if another redrive
@@ -190,7 +210,8 @@ class DeadLetters:
         info = self._admin.describe([self.topic]).get(self.topic)
         if info is None:
             return RedriveResult({}, {})
-        run = _Run(self._connector, self._clients, self._admin, self._read, self._selection(selection), report)
+        run = _Run(self._connector, self._clients, self._admin, self._read, self._selection(selection))
+        run.report, run.chosen = report, chosen
         floor = RedriveFloor(self._storage, self.topic, info.id)
         with closing(groups.member(self._clients.admin(), self._connector.redrive_group_id)) as member:
             name, group = self._connector.redrive_transactional_id, self._connector.redrive_group_id
@@ -263,8 +284,10 @@ class _Run:
         admin: Admin,
         read: Callable[..., Iterable[Letter]],
         selection: RedriveSelection,
-        report: Callable[[int], None],
     ) -> None:
+        # Are told how many letters are done, and which go next.
+        self.report: Callable[[int], None] = lambda _: None
+        self.chosen: Callable[[RedriveTargets], None] = lambda _: None
         self._connector = connector.name
         self._is_source = partial(is_source, connector)
         self._group = connector.redrive_group_id
@@ -275,7 +298,6 @@ class _Run:
         self._admin = admin
         self._read = read
         self._selection = selection
-        self._report = report
         self._records = RedrivenRecords(connector.name, every=not selection.once)
         self._partitions: dict[str, int | None] = {}
         # Topics that chosen letters name, and that the connector does not read; it only grows.
@@ -327,6 +349,7 @@ class _Run:
         for batch in batches(self._read(self._clients.consumer(), self._topic, number, start, end)):
             room = None if limit is None else limit - self._sent.total()
             position, targets = self.decided(number, position, batch, room)
+            self.chosen(targets)
             if targets and ledger is not None:
                 ledger.transaction(number, position, targets)
             self._count(targets)
@@ -395,7 +418,7 @@ class _Run:
 
     def _count(self, targets: RedriveTargets) -> None:
         self._sent.update(target.topic for _, target in targets)
-        self._report(self._sent.total())
+        self.report(self._sent.total())
 
     def _no_room_for_missing(self, number: int) -> UsageError:
         return UsageError(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from compactor.catalog import requests
@@ -17,7 +15,7 @@ from connectors.clock import SystemClock
 from connectors.config.files import load_connector, load_worker
 from connectors.runtime.status import ConnectorState
 from connectors.ui.deeds import MOST_DEEDS, SHOWN_DEEDS, Deeds
-from tests.support.browser import browse, words
+from tests.support.browser import browse, send, token, words
 from tests.support.cli import NAME, connector_file, worker_file
 from tests.support.kafka import wait_until
 from tests.support.live_worker import live_worker
@@ -25,20 +23,6 @@ from tests.support.rest import RestWorker, rest_worker
 from tests.unit.connectors.rest.test_security import users_file
 
 ADMIN, VIEWER = ("ann", "one"), ("bob", "two")
-
-
-def token(worker: RestWorker, **more: Any) -> str:
-    """The token of the visitor's forms, which any of his pages with a form has."""
-    said = re.search(r'name="form" value="([0-9a-f]{64})"', browse(worker, "/ui/new", **more).text)
-    return said[1] if said else ""
-
-
-def send(worker: RestWorker, path: str, **more: Any) -> httpx.Response:
-    """Sends a form of the page, and follows to the page that says what was done."""
-    auth = {"auth": more.pop("auth")} if "auth" in more else {}
-    fields = {"form": more.pop("form", None) or token(worker, **auth), **more.pop("fields", {})}
-    headers = {"Sec-Fetch-Site": "same-origin", "Origin": worker.url, **more.pop("headers", {})}
-    return worker.ask("POST", path, data=fields, headers=headers, follow_redirects=True, **auth, **more)
 
 
 @pytest.fixture

@@ -7,9 +7,8 @@ import json
 import pytest
 
 from connectors.runtime.status import ConnectorState
-from tests.support.browser import browse, words
+from tests.support.browser import browse, send, words
 from tests.support.rest import RestWorker
-from tests.unit.connectors.ui.test_acting import send
 
 FLAT = json.dumps({"name": "a", "topics": "t"})
 WRAPPED = json.dumps({"name": "a", "config": {"connector.class": "keyfold.CompactedTopic", "topics": "t"}})

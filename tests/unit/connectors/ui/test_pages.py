@@ -12,10 +12,9 @@ from connectors.runtime.status import ConnectorState, Status
 from connectors.ui.protection import HEADERS, POLICY
 from connectors.ui.static_files import FOLDER, static_files
 from connectors.ui.templates import FOLDER as TEMPLATES
-from tests.support.browser import browse, words
+from tests.support.browser import browse, send, words
 from tests.support.kafka import wait_until
 from tests.support.rest import RestWorker, rest_worker
-from tests.unit.connectors.ui.test_acting import send
 
 SECRET = "geheim-4711"
 PAGES = ("/", "/ui", "/ui/connectors/a", "/ui/connectors/a/settings", "/ui/connectors/a/log", "/ui/new", "/ui/nope")

@@ -14,10 +14,11 @@ import httpx
 import pytest
 
 from connectors.ui.live.feeds import MOST_STREAMS
+from tests.support.browser import send, token
 from tests.support.live_worker import live_worker
 from tests.support.rest import RestWorker, rest_worker
 from tests.unit.connectors.rest.test_security import users_file
-from tests.unit.connectors.ui.test_acting import ADMIN, RESULTS, VIEWER, send, token
+from tests.unit.connectors.ui.test_acting import ADMIN, RESULTS, VIEWER
 
 WITHIN_S = 20.0
 

@@ -15,13 +15,13 @@ import pytest
 from connectors.config.files import load_connector, load_worker
 from connectors.ui.app import WorkerPage
 from connectors.ui.what_if import process
-from tests.support.browser import browse, words
+from tests.support.browser import browse, send, words
 from tests.support.cli import NAME, connector_file, worker_file
 from tests.support.kafka import wait_until
 from tests.support.rest import RestWorker, rest_worker, rest_worker_with_page
 from tests.unit.connectors.cli.test_analyze import LAG, keep_orders
 from tests.unit.connectors.rest.test_security import users_file
-from tests.unit.connectors.ui.test_acting import ADMIN, VIEWER, send
+from tests.unit.connectors.ui.test_acting import ADMIN, VIEWER
 
 PATH = f"/ui/connectors/{NAME}/what-if"
 LONG_LAG = {"min.compaction.lag.ms": "9000 d", "min.compaction.lag.ms.shown": "1 h"}
