@@ -42,8 +42,8 @@ _LONG = (
 """Files of a folder that take longest."""
 
 _SHARING = (
-    *("test_beside.py", "test_demo.py", "test_offsets.py", "test_once.py", "test_positions.py"),
-    *("test_rest.py", "test_snapshot_resume.py"),
+    *("test_beside.py", "test_demo.py", "test_help_examples.py", "test_offsets.py", "test_once.py"),
+    *("test_positions.py", "test_rest.py", "test_snapshot_resume.py"),
 )
 """Files of e2e/ whose tests share what took a worker or a connector some seconds to make."""
 

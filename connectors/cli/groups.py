@@ -42,8 +42,9 @@ class TakingGroup(CommandGroup):
         return [name for name in super().list_commands(ctx) if name != self.default]
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Writes the default command's arguments and options, then the other commands."""
+        """Writes the default command's arguments and options, then the other commands, and the examples of all."""
         command = self.commands[self.default]
+        command.epilog = None
         command.format_help(command.context_class(command, info_name="", parent=ctx), formatter)
         super().format_help(ctx, formatter)
 

@@ -9,7 +9,6 @@ What is slow to import (pyspark, confluent_kafka, duckdb) is imported in the com
 
 from __future__ import annotations
 
-import inspect
 import os
 import sys
 import textwrap
@@ -48,6 +47,7 @@ from connectors.cli.commands.tail import tail
 from connectors.cli.commands.top import top
 from connectors.cli.commands.validate import validate
 from connectors.cli.commands.version import installed, version
+from connectors.cli.docstrings import epilog_of, examples_in, examples_of, help_of
 from connectors.cli.groups import Command, CommandGroup, TakingGroup
 from connectors.cli.output import note, say
 from connectors.config.secrets import logged_text
@@ -123,7 +123,6 @@ app = typer.Typer(
     cls=_Commands,
     name="keyfold",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Folds Kafka topics by key: a compacted changelog topic and Parquet snapshots.",
     epilog="Exit codes: 0 done, 1 FAILED, 2 usage, 3 configuration, 4 unreachable, 5 fenced by a newer owner, "
@@ -146,15 +145,6 @@ VersionOption = Annotated[
 def prepare(version: VersionOption = False) -> None:  # its callback has answered it
     """Logs to stderr from the first moment on; a command that reads a worker file sets it up again."""
     logging_setup.configure("warning")
-
-
-def help_of(command: Callable[..., None]) -> str:
-    """Returns the help text of `command`: its docstring without the paragraph on what it raises.
-
-    Each paragraph is one line, as help wraps it to the width of the terminal and would keep the docstring's own breaks.
-    """
-    paragraphs = (inspect.getdoc(command) or "").split("\n\n")
-    return "\n\n".join(" ".join(each.split()) for each in paragraphs if not each.startswith("Raises "))
 
 
 COMMANDS: Final[tuple[Callable[..., None], ...]] = (
@@ -181,18 +171,31 @@ def _heading(name: str) -> str:
 for heading in GROUPS:
     for command in COMMANDS:
         if _heading(command.__name__) == heading:
-            app.command(cls=Command, help=help_of(command), rich_help_panel=heading)(command)
+            app.command(
+                cls=Command, help=help_of(command), epilog=epilog_of(examples_of(command)), rich_help_panel=heading
+            )(command)
+
+
+def _add_group(group: typer.Typer, kind: type[CommandGroup]) -> None:
+    """Adds a group of commands; the first example of each is one of the group."""
+    firsts: list[str] = []
+    for registered in group.registered_commands:
+        registered.cls = Command
+        if registered.help is None and registered.callback is not None:
+            registered.help = help_of(registered.callback)
+            registered.epilog = epilog_of(examples_of(registered.callback))
+        firsts += examples_in(registered.epilog)[:1]
+    heading = _heading(group.info.name or "")
+    app.add_typer(group, cls=kind, epilog=epilog_of(firsts), rich_help_panel=heading)
+
+
 for several, kind in (
     (connectors_app, CommandGroup),
     (dlq_app, CommandGroup),
     (snapshot_app, TakingGroup),
     (erase_app, TakingGroup),
 ):
-    for registered in several.registered_commands:
-        registered.cls = Command
-        if registered.help is None and registered.callback is not None:
-            registered.help = help_of(registered.callback)
-    app.add_typer(several, cls=kind, rich_help_panel=_heading(several.info.name or ""))
+    _add_group(several, kind)
 
 
 def main() -> int:

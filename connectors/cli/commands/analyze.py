@@ -27,6 +27,10 @@ def analyze(
     """Shows what a full fold now would remove and keep, per partition; --with: under other settings as well.
 
     Reads beside a live worker, or without one; writes nothing and takes nothing over.
+
+    Examples:
+        keyfold analyze customers.json
+        keyfold analyze customers.json --with min.compaction.lag.ms=0
     """
     config, settings = configs_of(connector, worker)
     from connectors.cli.views.analyze import text

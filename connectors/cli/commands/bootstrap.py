@@ -86,6 +86,10 @@ def bootstrap(
 
     With --follow each change of the output topic from there on follows, until Ctrl-C. Changes have the fields that the
     snapshot has: they are read by the converters that it names, or those of --connector.
+
+    Examples:
+        keyfold bootstrap snapshots/customers/customers --text
+        keyfold bootstrap snapshots/customers/customers --text --follow
     """
     config = worker_of(worker)
     from connectors.bootstrap import open_table

@@ -32,7 +32,12 @@ def clean(
     timeout: TimeoutOption = TIMEOUT_S,
     worker: WorkerOption = None,
 ) -> None:
-    """Folds everything published now, due or not; a live worker is asked for it, otherwise this process takes over."""
+    """Folds everything published now, due or not; a live worker is asked for it, otherwise this process takes over.
+
+    Examples:
+        keyfold clean customers.json
+        keyfold clean customers.json --topic customers --partition 0
+    """
     check_has_topic(topic, partition)
     config, settings = configs_of(connector, worker)
     from connectors.operations import clean as operation

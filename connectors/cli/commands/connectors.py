@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from compactor.digits import whole
+from connectors.cli.docstrings import epilog_of
 from connectors.cli.options import JsonOption, LossOption, WorkerOption, has_worker, worker_of
 from connectors.cli.output import say, say_json
 from connectors.errors import UsageError
@@ -135,7 +136,11 @@ app = typer.Typer(name="connectors", no_args_is_help=True, help="Asks a worker o
 @app.command("list")
 @asks_worker
 def list_all(asked: Asked, as_json: JsonOption = False) -> None:
-    """Lists the worker's connectors with their states."""
+    """Lists the worker's connectors with their states.
+
+    Examples:
+        keyfold connectors list
+    """
     from connectors.rest.client import ShownConnector
 
     path = "/connectors?expand=status&expand=info"
@@ -158,7 +163,11 @@ def _row(name: str, known: ShownConnector) -> tuple[object, ...]:
 @app.command("show")
 @asks_worker
 def show(asked: Asked, name: NameArgument, as_json: JsonOption = False) -> None:
-    """Shows a connector's state, why it is FAILED, and its config; secrets are hidden."""
+    """Shows a connector's state, why it is FAILED, and its config; secrets are hidden.
+
+    Examples:
+        keyfold connectors show orders
+    """
     from connectors.rest.client import ShownStatus, path_of
 
     paths = path_of(name, "status"), path_of(name, "config")
@@ -180,7 +189,11 @@ def show(asked: Asked, name: NameArgument, as_json: JsonOption = False) -> None:
 @app.command("create")
 @asks_worker
 def create(asked: Asked, file: FileArgument) -> None:
-    """Makes the connector of a file on the worker, which keeps it; the file is not needed any more then."""
+    """Makes the connector of a file on the worker, which keeps it; the file is not needed any more then.
+
+    Examples:
+        keyfold connectors create orders.json
+    """
     config = _config(file)
     with asked() as client:
         client.send("POST", "/connectors", {"name": config["name"], "config": config})
@@ -190,7 +203,11 @@ def create(asked: Asked, file: FileArgument) -> None:
 @app.command("update")
 @asks_worker
 def update(asked: Asked, file: FileArgument) -> None:
-    """Changes the connector to what a file says, or makes it."""
+    """Changes the connector to what a file says, or makes it.
+
+    Examples:
+        keyfold connectors update orders.json
+    """
     from connectors.rest.client import path_of
 
     config = _config(file)
@@ -217,7 +234,7 @@ def _asks(word: str, method: str, then: str, help_text: str) -> None:
             client.send(method, path_of(name) if word == "delete" else path_of(name, word))
         say(f"Connector {name} {then}")
 
-    app.command(word, help=help_text)(command)
+    app.command(word, help=help_text, epilog=epilog_of([f"keyfold connectors {word} orders"]))(command)
 
 
 for _command in (
@@ -262,6 +279,10 @@ def offsets(
 
     Forward leaves a gap. Back has the partition read anew from there; once it is where the source ends now, the output
     is made equal to it.
+
+    Examples:
+        keyfold connectors offsets orders
+        keyfold connectors offsets orders --set orders:0=0
     """
     import msgspec
 

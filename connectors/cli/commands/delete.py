@@ -32,6 +32,9 @@ def delete(
     """Removes a connector's storage folder, its consumer group, and its config if it was made over REST.
 
     It says what, and asks. Source topics are never touched.
+
+    Examples:
+        keyfold delete customers.json --yes
     """
     config, settings = configs_of(connector, worker)
     from connectors.operations.delete import ConnectorDeletion

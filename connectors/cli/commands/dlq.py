@@ -62,7 +62,11 @@ app: Final = typer.Typer(name="dlq", no_args_is_help=True, help="Looks into dead
 def list_letters(
     context: typer.Context, connector: ConnectorArgument, as_json: JsonOption = False, worker: WorkerOption = None
 ) -> None:
-    """Counts the dead letters by source topic, stage, class and error, and those of them that were not sent back."""
+    """Counts the dead letters by source topic, stage, class and error, and those of them that were not sent back.
+
+    Examples:
+        keyfold dlq list customers.json
+    """
     from connectors.operations.redrive.counts import counts
 
     letters = _letters(context, connector, worker)
@@ -88,7 +92,11 @@ def show(
     as_json: JsonOption = False,
     worker: WorkerOption = None,
 ) -> None:
-    """Shows dead letters, the first ones first: what is wrong with each, and what it holds."""
+    """Shows dead letters, the first ones first: what is wrong with each, and what it holds.
+
+    Examples:
+        keyfold dlq show customers.json --limit 1
+    """
     from connectors.operations.redrive.letters import LetterFilter
 
     letters = _letters(context, connector, worker)
@@ -128,6 +136,10 @@ def redrive(
     """Sends dead letters back to their source topics, as they were, one of each record.
 
     What is left stays for a later run; a run that is killed is gone on with by the next.
+
+    Examples:
+        keyfold dlq redrive customers.json --dry-run
+        keyfold dlq redrive customers.json
     """
     from connectors.operations.redrive.letters import LetterFilter
     from connectors.operations.redrive.plan import RedriveSelection

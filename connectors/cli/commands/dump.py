@@ -58,6 +58,10 @@ def dump(
     """Prints what keyfold keeps of one source partition; also beside a live worker, without a broker.
 
     With --key, --partition may be left out: every partition is looked through for the key.
+
+    Examples:
+        keyfold dump customers.json --key ann --text
+        keyfold dump customers.json --partition 0 --max 3 --text
     """
     if partition is None and key is None:
         raise UsageError("Neither --partition nor --key is given.", "Give one: describe lists the partitions.")

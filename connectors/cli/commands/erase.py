@@ -49,7 +49,7 @@ app: Final = typer.Typer(
 )
 
 
-@app.command(epilog="For example: keyfold erase customers.json --key alice --worker worker.json")
+@app.command()
 def take(
     connector: ConnectorArgument,
     keys: KeysOption = None,
@@ -69,6 +69,10 @@ def take(
     A live worker is asked; otherwise this process runs the connector once. A run that was cut off is gone on with by
     the same command. Exit code 0 also if only tombstones wait: `erase verify` says when they are gone. Exit code 1:
     something else is left, and the receipt says what.
+
+    Examples:
+        keyfold erase customers.json --key ann --dry-run
+        keyfold erase customers.json --key ann --receipt receipt.json
     """
     wanted = _wanted(keys, keys_from, as_hex=as_hex, as_json=json_keys)
     config, settings = configs_of(connector, worker)
@@ -95,7 +99,7 @@ def take(
         raise typer.Exit(EXIT_FAILED)
 
 
-@app.command(epilog="For example: keyfold erase verify erasures/01795228200123-1f0c2a77.json")
+@app.command()
 def verify(
     receipt: ReceiptArgument,
     keys: KeysOption = None,
@@ -110,6 +114,9 @@ def verify(
 
     Exit code 1: the signature does not count, or something else is left. With the keys, every file is searched for
     their bytes; without, columns of keys are compared by the receipt's hashes.
+
+    Examples:
+        keyfold erase verify receipt.json
     """
     given = _wanted(keys, keys_from, as_hex=as_hex, as_json=json_keys) if keys or keys_from else None
     config = worker_of(worker)

@@ -9,7 +9,11 @@ from connectors.progress.terminal import table
 
 
 def failpoints(worker: UnusedWorkerOption = None) -> None:
-    """Lists the names that KEYFOLD_FAILPOINTS takes, with the step of docs/protocol.md and when each is hit."""
+    """Lists the names that KEYFOLD_FAILPOINTS takes, with the step of docs/protocol.md and when each is hit.
+
+    Examples:
+        keyfold failpoints
+    """
     rows = ((name, *text.split(maxsplit=1)) for name, text in STEPS.items())
     say(table(("NAME", "STEP", "HIT WHEN"), rows))
     say()

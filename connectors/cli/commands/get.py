@@ -43,7 +43,8 @@ def get(
     {"id": 7}. With state.index=always it takes a few reads; otherwise all keys are read. If nothing is kept of a key,
     stderr names it, and the exit code is 1.
 
-    For example: keyfold get customers.json ann --text
+    Examples:
+        keyfold get customers.json ann --text
     """
     wanted = parsed(keys, as_hex=as_hex, as_json=as_json)
     begin_without_pandas()

@@ -33,6 +33,9 @@ def kafka(
 
     A port that is in use, or a broker that ends by itself, is an error with exit code 4; a folder in which another
     broker runs one with exit code 3.
+
+    Examples:
+        keyfold kafka --port 9092 --data-dir kafka-data
     """
     from connectors.dev.embedded_kafka import EmbeddedKafka
 

@@ -24,6 +24,9 @@ def package(file: FileArgument = None, as_json: JsonOption = False, worker: Unus
 
     A worker on a cluster makes and sends it by itself, unless executors.package, spark.archives or an image say
     otherwise; this is for those who want to place it themselves.
+
+    Examples:
+        keyfold package keyfold.tar.gz
     """
     from connectors.spark import archive_cache
     from connectors.spark.executor_archive import ensure_archive, make_archive

@@ -22,6 +22,9 @@ def rebuild(
     """Makes a connector's storage anew where it is lost, from what its output and its committed positions tell.
 
     What was not published yet is read again from the source by the next run. No record is sent a second time.
+
+    Examples:
+        keyfold rebuild customers.json
     """
     config, settings = configs_of(connector, worker)
     from connectors.operations.rebuild import rebuild as carry_out

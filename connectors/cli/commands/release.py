@@ -22,7 +22,11 @@ def release(
     timeout: TimeoutOption = TIMEOUT_S,
     worker: WorkerOption = None,
 ) -> None:
-    """Takes up a partition that was quarantined; a live worker is asked for it, otherwise this process takes over."""
+    """Takes up a partition that was quarantined; a live worker is asked for it, otherwise this process takes over.
+
+    Examples:
+        keyfold release customers.json --topic customers --partition 0
+    """
     config, settings = configs_of(connector, worker)
     from connectors.operations import release as operation
 

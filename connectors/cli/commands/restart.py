@@ -11,6 +11,9 @@ def restart(connector: ConnectorArgument, timeout: TimeoutOption = TIMEOUT_S, wo
     """Has the worker that runs a connector start it again, also if it FAILED, and waits until it is RUNNING.
 
     It goes on with the settings that the worker has read. If the file has changed since, send the worker a SIGHUP.
+
+    Examples:
+        keyfold restart customers.json
     """
     config, settings = configs_of(connector, worker)
     from connectors.operations import restart as operation

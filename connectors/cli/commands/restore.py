@@ -57,7 +57,8 @@ def restore(
     A run that was cut off, or killed, is gone on with by running the command again. Typed columns are written by the
     converters that the snapshot names, or those of --connector and --with.
 
-    For example: keyfold restore snapshots/customers/customers --topic customers.restored --create
+    Examples:
+        keyfold restore snapshots/customers/customers --topic restored --create
     """
     settings = worker_of(worker)
     if bootstrap is not None:

@@ -58,6 +58,10 @@ def resync(
 
     With --since the source is read from there on, and a key that has no record since gets a tombstone: after a source
     has sent all its rows again, that sweeps the rows that were deleted unseen.
+
+    Examples:
+        keyfold resync customers.json
+        keyfold resync customers.json --since 2026-11-26T10:00:00Z
     """
     check_has_topic(topic, partition)
     begin = since_of(since, partition, SYSTEM_CLOCK.now_ms())

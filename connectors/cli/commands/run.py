@@ -47,6 +47,10 @@ def run(
     Beside those of the files it runs those of connectors.dir, and those that were made over REST. With --once:
     everything up to the last stable offsets of now is ingested, published, folded and snapshotted, and a table says of
     each topic what was done; --json has it for programs.
+
+    Examples:
+        keyfold run customers.json
+        keyfold run customers.json --once
     """
     if as_json and not once:
         raise UsageError("--json needs --once.", "A worker that goes on has no result; ask it over REST.")

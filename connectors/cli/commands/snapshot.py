@@ -49,14 +49,18 @@ app: Final = typer.Typer(
 )
 
 
-@app.command(epilog="For example: keyfold snapshot customers.json --worker worker.json")
+@app.command()
 def take(
     connector: ConnectorArgument,
     as_json: JsonOption = False,
     timeout: TimeoutOption = TIMEOUT_S,
     worker: WorkerOption = None,
 ) -> None:
-    """Folds what is published and takes a snapshot of it; a live worker is asked, otherwise this process takes over."""
+    """Folds what is published and takes a snapshot of it; a live worker is asked, otherwise this process takes over.
+
+    Examples:
+        keyfold snapshot customers.json
+    """
     config, settings = configs_of(connector, worker)
     from connectors.cli.views.snapshots import taken_text
     from connectors.operations import snapshot as operation
@@ -65,9 +69,13 @@ def take(
     show(taken, lambda: taken_text(taken), as_json=as_json)
 
 
-@app.command("list", epilog="For example: keyfold snapshot list customers.json")
+@app.command("list")
 def list_snapshots(connector: ConnectorArgument, as_json: JsonOption = False, worker: WorkerOption = None) -> None:
-    """Lists the snapshots of a connector: when each was taken, what it holds, which is the newest, which is pinned."""
+    """Lists the snapshots of a connector: when each was taken, what it holds, which is the newest, which is pinned.
+
+    Examples:
+        keyfold snapshot list customers.json
+    """
     config, settings = configs_of(connector, worker)
     from connectors.cli.views.snapshots import list_text
     from connectors.operations.snapshots import overview, place
@@ -77,11 +85,14 @@ def list_snapshots(connector: ConnectorArgument, as_json: JsonOption = False, wo
     show(listed, lambda: list_text(listed, folder.location), as_json=as_json)
 
 
-@app.command("show", epilog="For example: keyfold snapshot show customers.json 20261121T023000Z-1f0c2a")
+@app.command("show")
 def show_snapshot(names: NamesArgument, as_json: JsonOption = False, worker: WorkerOption = None) -> None:
     """Shows what a snapshot holds, and from which offsets a reader of the output goes on.
 
     A connector file alone stands for the newest snapshot of its topic, if it has one topic.
+
+    Examples:
+        keyfold snapshot show customers.json
     """
     from connectors.cli.views.snapshots import shown_text
     from connectors.operations.snapshots import overview
@@ -91,11 +102,14 @@ def show_snapshot(names: NamesArgument, as_json: JsonOption = False, worker: Wor
     show(shown, lambda: shown_text(shown), as_json=as_json)
 
 
-@app.command(epilog="For example: keyfold snapshot verify customers.json, or: keyfold snapshot verify s3://b/c/t/ID")
+@app.command()
 def verify(names: NamesArgument, as_json: JsonOption = False, worker: WorkerOption = None) -> None:
     """Reads snapshots, and compares sizes, checksums and records with the manifests; exit code 1 names what differs.
 
     With a connector file alone it reads all of its snapshots.
+
+    Examples:
+        keyfold snapshot verify customers.json
     """
     from connectors.cli.views.snapshots import verified_text
     from connectors.operations.snapshots.verify import verify_snapshot
@@ -108,9 +122,13 @@ def verify(names: NamesArgument, as_json: JsonOption = False, worker: WorkerOpti
         raise typer.Exit(EXIT_FAILED)
 
 
-@app.command(epilog="For example: keyfold snapshot pin customers.json 20261121T023000Z-1f0c2a")
+@app.command()
 def pin(names: NamesArgument, as_json: JsonOption = False, worker: WorkerOption = None) -> None:
-    """Pins snapshots: retention leaves them, and does not count them, until they are unpinned."""
+    """Pins snapshots: retention leaves them, and does not count them, until they are unpinned.
+
+    Examples:
+        keyfold snapshot pin customers.json customers
+    """
     from connectors.cli.views.snapshots import pins_text
     from connectors.operations.snapshots import pin as operation
 
@@ -118,9 +136,13 @@ def pin(names: NamesArgument, as_json: JsonOption = False, worker: WorkerOption 
     show(results, lambda: pins_text(results), as_json=as_json)
 
 
-@app.command(epilog="For example: keyfold snapshot unpin customers.json 20261121T023000Z-1f0c2a")
+@app.command()
 def unpin(names: NamesArgument, as_json: JsonOption = False, worker: WorkerOption = None) -> None:
-    """Takes the pins of snapshots away: the next snapshot of the topic removes what is beyond retention."""
+    """Takes the pins of snapshots away: the next snapshot of the topic removes what is beyond retention.
+
+    Examples:
+        keyfold snapshot unpin customers.json customers
+    """
     from connectors.cli.views.snapshots import pins_text
     from connectors.operations.snapshots import pin as operation
 
@@ -128,7 +150,7 @@ def unpin(names: NamesArgument, as_json: JsonOption = False, worker: WorkerOptio
     show(results, lambda: pins_text(results), as_json=as_json)
 
 
-@app.command(epilog="For example: keyfold snapshot diff customers.json 20261120T023000Z-77d0e1 customers --keys")
+@app.command()
 def diff(
     names: NamesArgument, keys: KeysOption = False, as_json: JsonOption = False, worker: WorkerOption = None
 ) -> None:
@@ -136,6 +158,9 @@ def diff(
 
     A key is changed if its value, headers or time is another. With --keys and --json there is an object a line for each
     key, and the counts are the last line.
+
+    Examples:
+        keyfold snapshot diff customers.json 20261121T023000Z-1f0c2a customers --keys
     """
     from connectors.cli.views.snapshots import change_text, change_value, diff_text
     from connectors.operations.snapshots.diff import diff_snapshots

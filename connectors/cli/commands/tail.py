@@ -47,7 +47,12 @@ def tail(
     text: AsTextOption = True,
     worker: WorkerOption = None,
 ) -> None:
-    """Prints the committed records of TOPIC as they come, until Ctrl-C or --max; joins no consumer group."""
+    """Prints the committed records of TOPIC as they come, until Ctrl-C or --max; joins no consumer group.
+
+    Examples:
+        keyfold tail customers
+        keyfold tail customers --from-beginning --max 3
+    """
     config = worker_of(worker)
     signal.signal(signal.SIGTERM, interrupt)
     with suppress(KeyboardInterrupt):  # Ctrl-C is the way to end it

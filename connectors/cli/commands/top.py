@@ -25,7 +25,16 @@ if TYPE_CHECKING:
 _PATH: Final = "/connectors?expand=status"
 _HELP: Final = "sort: " + "  ".join(f"{key} {name}" for key, name in KEYS.items()) + "  q quit"
 
-SortOption = Annotated[str, typer.Option("--sort", help=f"By what: {', '.join(ORDERS)}.", metavar="ORDER")]
+
+def _orders(incomplete: str) -> list[str]:
+    """Lists what a shell offers after --sort."""
+    return [name for name in ORDERS if name.startswith(incomplete)]
+
+
+SortOption = Annotated[
+    str,
+    typer.Option("--sort", help=f"By what: {', '.join(ORDERS)}.", metavar="ORDER", autocompletion=_orders),
+]
 OnceOption = Annotated[bool, typer.Option("--once", help="Print one table and end, as into a pipe.")]
 IntervalOption = Annotated[
     float, typer.Option("--interval", help="How often the worker is asked.", metavar="SECONDS", min=0.1)
@@ -44,6 +53,10 @@ def top(
 
     On a terminal a letter changes the order and q ends. In a pipe, and with --once, it prints one table with
     the rates of one interval.
+
+    Examples:
+        keyfold top
+        keyfold top --sort lag --once
     """
     if sort not in ORDERS:
         raise UsageError(f"--sort {sort} is no order.", f"Give one of {', '.join(ORDERS)}.")

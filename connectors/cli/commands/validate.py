@@ -34,6 +34,10 @@ def validate(
     of the source topics are looked at, too: change events of Debezium, outputs, dead letters.
 
     Raises ConfigError when a file is not valid, UnreachableError when `--broker` finds no broker.
+
+    Examples:
+        keyfold validate customers.json
+        keyfold validate customers.json --broker
     """
     warn_of_variables()
     from connectors.operations import validate as operation

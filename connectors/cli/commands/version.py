@@ -14,7 +14,11 @@ from connectors.progress.terminal import NOTHING, table
 
 
 def version(worker: UnusedWorkerOption = None) -> None:
-    """Prints the versions of keyfold and of what it stands on; nothing of it is started."""
+    """Prints the versions of keyfold and of what it stands on; nothing of it is started.
+
+    Examples:
+        keyfold version
+    """
     rows = [("keyfold", installed("keyfold")), ("python", platform.python_version())]
     rows += [(name, installed(name)) for name in ("pyspark", "confluent-kafka")]
     say(table(("PART", "VERSION"), [*rows, ("librdkafka", _librdkafka()), ("java", _java())]))

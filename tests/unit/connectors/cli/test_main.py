@@ -13,6 +13,7 @@ import pytest
 from connectors.cli import main as commands
 from connectors.cli.commands import connectors
 from connectors.cli.commands.run import run
+from connectors.cli.docstrings import help_of
 from connectors.cli.main import COMMANDS
 from tests.support.cli import ROOT, connector_file, environment, execute, invoke, keep, row, worker_file
 
@@ -201,7 +202,7 @@ def test_flags_have_no_type_in_help(command: tuple[str, ...]) -> None:
 def test_help_breaks_no_line_in_the_middle() -> None:
     """A paragraph fills the width that there is: the breaks of a docstring are not those of a terminal."""
     offsets = next(each for each in connectors.app.registered_commands if each.name == "offsets")
-    for text in (commands.help_of(run), offsets.help or ""):
+    for text in (help_of(run), offsets.help or ""):
         assert "\n\n" in text
         assert "\n" not in text.replace("\n\n", "")
 
