@@ -90,7 +90,7 @@ def legend(*effects: Effect) -> tuple[tuple[str, str], ...]:
 
 def drawn(shown: Bar, unit: str) -> Markup:
     """Returns a bar as SVG; its words say each part in `unit`."""
-    told = ", ".join(f"{each.amount:,} {unit} {each.words}" for each in shown.shares) or f"no {unit}"
+    told = ", ".join(f"{each.words} {each.amount:,}" for each in shown.shares) or "none"
     parts = Markup("").join(
         Markup('<rect class="{}" x="{:.2f}" width="{:.2f}" height="{}"/>').format(
             each.style, each.start, each.width, _HEIGHT
@@ -100,4 +100,4 @@ def drawn(shown: Bar, unit: str) -> Markup:
     return Markup(
         '<svg class="stack" viewBox="0 0 {0} {1}" preserveAspectRatio="none" role="img" aria-label="{2}">'
         '<title>{2}</title><rect class="track" width="{0}" height="{1}"/>{3}</svg>'
-    ).format(WIDTH, _HEIGHT, f"{shown.label}: {told}", parts)
+    ).format(WIDTH, _HEIGHT, f"{shown.label}, {unit}: {told}", parts)

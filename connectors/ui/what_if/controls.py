@@ -34,8 +34,8 @@ class Control(Struct, frozen=True):
     is_duration: bool = True
 
     def text(self, value: str) -> str:
-        """Returns a value of a config as a person writes it."""
-        return durations.written(int(value)) if self.is_duration else value
+        """Returns a value of a config as a person writes it; one that is none stays as it is."""
+        return durations.written(int(value)) if self.is_duration and value.isascii() and value.isdigit() else value
 
     def value(self, text: str) -> str:
         """Returns the value of a config for what a person has written; a text that is none stays, and is refused."""
@@ -110,7 +110,7 @@ def shown_controls(
             key=each.key,
             label=each.label,
             meaning=meanings[fields[each.key].field],
-            text=each.text(value) if each.key not in refused else value,
+            text=each.text(value),
             place=each.place(value),
             last=len(each.stops) - 1,
             words=tuple(map(each.text, each.stops)),

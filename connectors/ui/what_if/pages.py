@@ -76,6 +76,7 @@ class WhatIfPages:
         changes = chosen_changes(config, fields)
         faults = await self._context.slow.checks.run(_faults, config, changes) if changes else ()
         if faults:
+            self._runs.cancel(fields.get("run", ""), name)  # the form that is shown has another question
             return await self._refused(request, changes, faults, HTTPStatus.BAD_REQUEST)
         try:
             run = self._runs.ask(config, changes, who.user, fields.get("run", ""))

@@ -91,6 +91,16 @@ def end_reason(run: WhatIfRun, now_ms: int, *, is_stopped: bool = False) -> str 
     return None
 
 
+def settled(runs: Mapping[str, WhatIfRun], now_ms: int) -> dict[str, WhatIfRun]:
+    """Returns `runs` with those over that wait, and are given up at the monotonic `now_ms`. Pure."""
+    return {run.id: _settled(run, now_ms) for run in runs.values()}
+
+
+def _settled(run: WhatIfRun, now_ms: int) -> WhatIfRun:
+    reason = end_reason(run, now_ms) if run.stage is RunStage.WAITING else None
+    return run if reason is None else replace(run, stage=RunStage.CANCELLED, said=reason, ended_ms=now_ms)
+
+
 def still_kept(runs: Mapping[str, WhatIfRun], now_ms: int) -> dict[str, WhatIfRun]:
     """Returns the questions that are under way, and the newest answers within the limits. Pure.
 
@@ -139,8 +149,8 @@ class WhatIfRuns:
         )
         with self._lock:
             self._cancel(instead_of, connector.name)
-            self._runs = still_kept(self._runs, self._clock.monotonic_ms())
-            waiting = sum(each.stage is RunStage.WAITING and not each.is_cancelled for each in self._runs.values())
+            self._settle()
+            waiting = sum(each.stage is RunStage.WAITING for each in self._runs.values())
             if waiting >= MOST_WAITING:
                 raise BusyError(f"{waiting} questions wait to be counted already.", "Ask again in a minute.")
             self._runs[run.id] = run
@@ -155,7 +165,7 @@ class WhatIfRuns:
     def looked_at(self, run_id: str, connector: str) -> WhatIfRun | None:
         """Returns a question about `connector`, and notes that somebody looks at it; None if it is kept no more."""
         with self._lock:
-            self._runs = still_kept(self._runs, self._clock.monotonic_ms())
+            self._settle()
             run = self._runs.get(run_id)
             if run is None or run.connector != connector:
                 return None
@@ -165,18 +175,23 @@ class WhatIfRuns:
     def ahead_of(self, run: WhatIfRun) -> int:
         """Returns how many questions are counted before `run`."""
         with self._lock:
-            earlier = [each for each in self._runs.values() if not each.stage.is_over and not each.is_cancelled]
+            earlier = [each for each in self._runs.values() if not each.stage.is_over]
         return [*(each.id for each in earlier), run.id].index(run.id)
 
     def cancel(self, run_id: str, connector: str) -> None:
         """Has a question about `connector` given up, if it is under way."""
         with self._lock:
             self._cancel(run_id, connector)
+            self._settle()
 
     def stop(self) -> None:
         """Gives up everything, as the worker ends."""
         self._stopped.set()
         self._queue.wait(_END_S)
+
+    def _settle(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        self._runs = still_kept(settled(self._runs, now_ms), now_ms)
 
     def _cancel(self, run_id: str, connector: str) -> None:
         run = self._runs.get(run_id)
@@ -193,6 +208,10 @@ class WhatIfRuns:
             self._runs[run_id] = replace(self._runs[run_id], **changes)
 
     def _carry_out(self, run_id: str, question: Question) -> None:
+        with self._lock:
+            run = self._runs.get(run_id)
+        if run is None or run.stage.is_over:
+            return
         stage, said, report = RunStage.FAILED, "keyfold has a defect here; the worker's log says more.", b""
         try:
             if reason := self._reason(run_id):

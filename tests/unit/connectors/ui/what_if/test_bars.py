@@ -42,7 +42,7 @@ def test_a_bar_says_its_parts_in_words() -> None:
     """For who cannot see it; a bar of nothing too."""
     effect = Effect(before=Amount(4, 40), after=Amount(3, 30), live=Amount(3, 30), superseded=Amount(1, 10))
     svg = drawn(bar("With <changes>", effect, "records"), "records")
-    assert "With &lt;changes&gt;: 3 records last records of their keys, 1 records superseded by a later record" in svg
+    assert "With &lt;changes&gt;, records: last records of their keys 3, superseded by a later record 1" in svg
     assert drawn(bar("x", Effect(), "bytes"), "bytes").count("<rect") == 1
     assert bar("x", effect, "bytes").percent == "75.0 %"
     assert bar("x", Effect(), "bytes").percent == "0 %"

@@ -69,3 +69,5 @@ def test_a_control_says_what_is_set_and_what_is_tried(config: ConnectorConfig) -
     lag, *_ = shown_controls(config, {LAG: "soon"}, {LAG: "is no number"})
     assert (lag.text, lag.present, lag.is_changed, lag.is_refused) == ("soon", "2 h", True, True)
     assert lag.meaning.startswith("A record younger")
+    refused, *_ = shown_controls(config, {LAG: "259200000"}, {LAG: "is too large"})
+    assert (refused.text, refused.is_refused) == ("3 d", True)

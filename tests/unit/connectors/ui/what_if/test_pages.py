@@ -73,7 +73,8 @@ def test_an_answer_stands_beside_the_present_settings(orders: RestWorker) -> Non
     assert "and fold.full.interval.ms has passed" in shown
     assert "--with min.compaction.lag.ms=777600000000" in shown
     assert page.count('<svg class="stack"') == 6
-    assert 'aria-label="With the changes: ' in page
+    assert "With the changes, bytes: last records of their keys 10, not to be folded yet 34, " in page
+    assert "orders / 0 With the changes 10 49 B 2 9 B tombstones past their horizon 8 40 B Due" in shown
     assert 'value="9000 d"' in page
 
 

@@ -27,6 +27,7 @@ from connectors.ui.what_if.runs import (
     WhatIfRun,
     WhatIfRuns,
     end_reason,
+    settled,
     still_kept,
 )
 from tests.support.cli import NAME, connector_file, worker_file
@@ -146,13 +147,25 @@ def test_a_cancelled_question_ends_and_the_next_begins(
     first, second, third = (runs.ask(config, {"x": str(number)}, "ann") for number in range(3))
     _reaches(runs, first, RunStage.COUNTING)
     runs.cancel(second.id, NAME)
+    left = runs.looked_at(second.id, NAME)
+    assert left is not None
+    assert (left.stage, left.said, left.began_ms) == (RunStage.CANCELLED, "It was cancelled.", None)
     assert runs.ahead_of(third) == 1
     runs.cancel(first.id, "another")
     runs.cancel(first.id, NAME)
     assert _reaches(runs, first, RunStage.CANCELLED).said == "It was cancelled."
     _reaches(runs, third, RunStage.COUNTING)
-    assert _reaches(runs, second, RunStage.CANCELLED).began_ms is None
     assert [question.changes["x"] for question in count.asked] == ["0", "2"]
+
+
+def test_a_question_that_waits_for_nobody_leaves_its_place() -> None:
+    """It is over at once, not when its turn comes; what is counted is ended by who counts it."""
+    waiting = replace(RUN, id="w", stage=RunStage.WAITING, began_ms=None)
+    counting = replace(RUN, stage=RunStage.COUNTING)
+    later = settled({"w": waiting, "r": counting}, NOW + UNWATCHED_MS)
+    assert [each.stage for each in later.values()] == [RunStage.CANCELLED, RunStage.COUNTING]
+    assert later["w"].said == "Nobody has looked at it for 60 s."
+    assert settled({"w": waiting}, NOW)["w"] == waiting
 
 
 def test_a_question_takes_the_place_of_the_one_before(runs: WhatIfRuns, config: ConnectorConfig) -> None:
