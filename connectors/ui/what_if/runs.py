@@ -26,7 +26,7 @@ from connectors.ui.what_if.process import EndedError, Watch, counted
 MOST_WAITING: Final = 4
 """How many questions wait: with the one that is counted, each for the deadline, 50 minutes at most."""
 DEADLINE_MS: Final = 600_000
-"""How long a question is counted at most: some ten gigabytes of records."""
+"""How long a question is counted at most. Files that a fold replaces meanwhile stay for an hour (VACUUM_GRACE_MS)."""
 UNWATCHED_MS: Final = 60_000
 """After how long without a look a question is given up. A page with JavaScript looks every second."""
 MOST_KEPT: Final = 20
