@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlencode
+
+import pytest
+
 from tests.support.browser import browse, words
 from tests.support.rest import RestWorker
-from tests.unit.connectors.rest.test_record_requests import keep
+from tests.unit.connectors.rest.test_record_requests import OF_JSON, keep
 
 
 def test_a_key_that_is_not_kept_is_said_to_be_none(worker: RestWorker) -> None:
@@ -36,3 +40,31 @@ def test_what_is_kept_of_a_key_is_shown(worker: RestWorker) -> None:
     assert "Value none" in shown
     assert shown.count("Tombstone, kept until") == 1
     assert "two" not in shown
+
+
+@pytest.mark.parametrize(
+    ("key", "form", "offset"),
+    [("AP8=", "base64", 0), (" 00ff ", "hex", 0), ("k", "text", 1), ("k", "nope", 1), ('{"id": 7}', "value", 2)],
+)
+def test_a_key_is_given_in_any_form(worker: RestWorker, key: str, form: str, offset: int) -> None:
+    """Bytes that no keyboard has, and values whose spelling only a converter knows; the form stays chosen."""
+    kept = [(b"\x00\xff", b"one"), (b"k", b"two"), (b'{"id":7}', b"three"), (b"last", b"four")]
+    keep(worker, kept, settings=OF_JSON)
+    page = browse(worker, "/ui/connectors/a/lookup?" + urlencode({"key": key, "form": form})).text
+    assert "1 kept of this key" in words(page)
+    assert f"Value {kept[offset][1].decode()}" in words(page)
+    chosen = form if form != "nope" else "text"
+    assert f'value="{chosen}" checked' in page
+
+
+def test_a_key_that_is_not_in_its_form_is_refused(worker: RestWorker) -> None:
+    """With what to write instead."""
+    worker.create("a")
+    for key, form, said in (
+        ("A", "base64", "not base64"),
+        ("AP8=*", "base64", "not base64"),
+        ("\u00e9", "base64", "not base64"),
+        ("xy", "hex", "digits"),
+    ):
+        answer = browse(worker, "/ui/connectors/a/lookup?" + urlencode({"key": key, "form": form}))
+        assert (answer.status_code, said in words(answer.text)) == (400, True)
