@@ -10,6 +10,8 @@ from typing import Final
 from msgspec import Struct
 from structlog.typing import EventDict, WrappedLogger
 
+from connectors.clock import SYSTEM_CLOCK, Clock
+
 MOST_LINES: Final = 200
 """Lines that are kept of a connector."""
 LINE_MAX: Final = 1_000
@@ -22,8 +24,9 @@ _ELSEWHERE: Final = ("timestamp", "level", "event", "connector", "logger", "exce
 
 
 class LogLine(Struct, frozen=True):
-    """A line: its time (ISO 8601, UTC), level, event, and its fields as text."""
+    """A line: when it was kept, its time (ISO 8601, UTC), level, event, and its fields as text."""
 
+    kept_ms: int
     at: str
     level: str
     event: str
@@ -33,7 +36,8 @@ class LogLine(Struct, frozen=True):
 class LogLines:
     """Keeps the lines of each connector; threads share it. If memory is full, who has most loses the oldest."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
         # By connector, the one that has logged last at the end; changed under the lock.
         self._lines: OrderedDict[str, deque[LogLine]] = OrderedDict()
         self._bytes: dict[str, int] = {}
@@ -44,7 +48,7 @@ class LogLines:
         """Keeps the line of an event of a connector, in which secrets are masked already: a structlog processor."""
         name = event.get("connector")
         if isinstance(name, str):
-            self._add(name, _line(event))
+            self._add(name, _line(event, self._clock.now_ms()))
         return event
 
     def _add(self, name: str, line: LogLine) -> None:
@@ -70,10 +74,10 @@ class LogLines:
         self._bytes[name] = self._bytes.get(name, 0) + size
         self._all_bytes += size
 
-    def of(self, name: str) -> tuple[LogLine, ...]:
-        """Returns the lines of a connector, the newest first."""
+    def of(self, name: str, since_ms: int = 0) -> tuple[LogLine, ...]:
+        """Returns the lines of the connector that has the name since `since_ms`, the newest first."""
         with self._lock:
-            return tuple(reversed(self._lines.get(name, ())))
+            return tuple(line for line in reversed(self._lines.get(name, ())) if line.kept_ms >= since_ms)
 
 
 LOG_LINES: Final = LogLines()
@@ -82,12 +86,13 @@ LOG_LINES: Final = LogLines()
 
 def _bytes(line: LogLine) -> int:
     """Returns the memory of a line: a character takes up to four bytes."""
-    return sum(map(sys.getsizeof, (line, line.at, line.level, line.event, line.fields)))
+    return sum(map(sys.getsizeof, (line, line.kept_ms, line.at, line.level, line.event, line.fields)))
 
 
-def _line(event: EventDict) -> LogLine:
+def _line(event: EventDict, kept_ms: int) -> LogLine:
     fields = " ".join(f"{key}={value}" for key, value in event.items() if key not in _ELSEWHERE)
     return LogLine(
+        kept_ms=kept_ms,
         at=str(event.get("timestamp", "")),
         level=str(event.get("level", "")),
         event=str(event.get("event", ""))[:LINE_MAX],

@@ -18,6 +18,7 @@ from compactor.model.actions import AddSnapshot
 from compactor.storage.base import Storage
 from connectors.clock import Clock
 from connectors.config.secrets import logged_text
+from connectors.counted import counted
 from connectors.errors import BusyError, UsageError
 from connectors.operations.request_timeout import RequestTimeout
 from connectors.operations.snapshot import NOTHING_TO_SNAPSHOT
@@ -33,8 +34,8 @@ MOST_RUNNING: Final = 8
 WAIT_S: Final = 3_600.0
 """How long (s) the answer is waited for: a full fold of a large connector takes minutes."""
 
-_END_S: Final = 1.0
-"""How long (s) the end of a worker waits until requests are taken back: each is a change of a file."""
+END_MS: Final = 1_000
+"""How long (ms) the end of a worker waits until all requests are taken back: each is a change of a file."""
 
 Ask = Callable[[Storage, str, Request, RequestTimeout, Clock], Mapping[str, Any]]
 
@@ -44,19 +45,20 @@ def _cleaned(result: Mapping[str, Any]) -> str:
     if not logs:
         return "Nothing had to be folded."
     removed = sum(log.records_before - log.records for log in logs)
-    return f"Folded {len(logs):,} partitions; {removed:,} records went."
+    return f"Folded {counted(len(logs), 'partition')}; {counted(removed, 'record')} went."
 
 
 def _snapshots(result: Mapping[str, Any]) -> str:
     taken: Sequence[AddSnapshot] = converted_as(result.get("snapshots", ()), tuple[AddSnapshot, ...])
     if not taken:
         return NOTHING_TO_SNAPSHOT
-    return f"Took {len(taken):,} snapshots with {sum(each.records for each in taken):,} records."
+    records = sum(each.records for each in taken)
+    return f"Took {counted(len(taken), 'snapshot')} with {counted(records, 'record')}."
 
 
 def _resynced(result: Mapping[str, Any]) -> str:
     logs: Sequence[ChangedLog] = converted_as(result.get("logs", ()), tuple[ChangedLog, ...])
-    return f"{len(logs):,} partitions are read again from their start."
+    return f"{counted(len(logs), 'partition is', 'partitions are')} read again from the start."
 
 
 _WORDS: Final = {CLEAN: _cleaned, SNAPSHOT: _snapshots, RESYNC: _resynced}
@@ -99,8 +101,10 @@ class AskedRuns:
         self._stopped.set()
         with self._lock:
             waiting = [*self._running]
+        clock = self._context.clock
+        until_ms = clock.monotonic_ms() + END_MS
         for thread in waiting:
-            thread.join(_END_S)
+            thread.join(max(0, until_ms - clock.monotonic_ms()) / 1000)
 
     def _run(self, kind: str, deed: Deed) -> None:
         ok, said = True, ""

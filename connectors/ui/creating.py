@@ -22,7 +22,7 @@ from connectors.rest.context import RestContext
 from connectors.rest.endpoints.connectors import create_from
 from connectors.rest.endpoints.plugins import faults_of
 from connectors.rest.errors import sentence
-from connectors.ui.deeds import Deeds
+from connectors.ui.deeds import CREATE, Deeds
 from connectors.ui.forms import own_form
 from connectors.ui.measurements import Measurements
 from connectors.ui.protection import FormTokens
@@ -96,7 +96,7 @@ class CreatingPages:
             code = HTTPStatus.BAD_REQUEST if verdict.faults else HTTPStatus.OK
             return await run_in_threadpool(self._page, request, text, verdict, code)
         name, settings = wanted(text)
-        deed = self._deeds.begin(name, "Create", who.user, self._context.clock.now_ms())
+        deed = self._deeds.begin(name, CREATE, who.user, self._context.clock.now_ms())
         state = "STOPPED" if fields.get("state") == "STOPPED" else "RUNNING"
         try:
             with self._deeds.ended_if_broken_off(deed, self._context.clock):

@@ -20,6 +20,8 @@ from connectors.clock import Clock
 MOST_DEEDS: Final = 200
 """How many deeds are kept, some 500 bytes each: those of a day of a busy operator."""
 SHOWN_DEEDS: Final = 5
+CREATE: Final = "Create"
+"""What is asked for to make a connector: before there is one."""
 
 
 class Deed(Struct, frozen=True, kw_only=True):
@@ -77,8 +79,14 @@ class Deeds:
         with self._lock:
             return self._deeds.get(deed_id)
 
-    def of(self, connector: str) -> tuple[Deed, ...]:
-        """Returns the last deeds of a connector, the newest first."""
+    def of(self, connector: str, since_ms: int = 0) -> tuple[Deed, ...]:
+        """Returns the last deeds of the connector that has the name since `since_ms`, the newest first."""
         with self._lock:
-            own = [deed for deed in reversed(self._deeds.values()) if deed.connector == connector]
-        return tuple(own[:SHOWN_DEEDS])
+            named = [deed for deed in reversed(self._deeds.values()) if deed.connector == connector]
+        return tuple(deed for deed in named if _is_of(deed, since_ms))[:SHOWN_DEEDS]
+
+
+def _is_of(deed: Deed, since_ms: int) -> bool:
+    """Returns whether a deed is of the connector that has its name since `since_ms`, or has made that."""
+    made = deed.what == CREATE and (deed.ended_ms is None or deed.ended_ms >= since_ms)
+    return made or deed.asked_ms >= since_ms

@@ -54,8 +54,8 @@ class SampleHistory:
     def __init__(self, measurements: Measurements, clock: Clock) -> None:
         self._measurements = measurements
         self._clock = clock
-        # By connector; changed under the lock.
-        self._kept: dict[str, _Kept] = {}
+        # By name, and since when it is that connector's; changed under the lock.
+        self._kept: dict[tuple[str, int], _Kept] = {}
         # When the last sample was taken, by the monotonic clock (ms).
         self._taken_ms: int | None = None
         self._lock = threading.Lock()
@@ -69,10 +69,10 @@ class SampleHistory:
         """Takes no more."""
         self._thread.stop()
 
-    def of(self, name: str) -> Samples:
-        """Returns the samples of a connector."""
+    def of(self, name: str, since_ms: int = 0) -> Samples:
+        """Returns the samples of the connector that has the name since `since_ms`."""
         with self._lock:
-            kept = self._kept.get(name)
+            kept = self._kept.get((name, since_ms))
             return Samples() if kept is None else Samples(tuple(kept.rates), tuple(kept.lags))
 
     def take(self, rows: Iterable[Row], now_ms: int) -> None:
@@ -81,7 +81,8 @@ class SampleHistory:
             seconds = 0.0 if self._taken_ms is None else (now_ms - self._taken_ms) / 1000
             kept = {}
             for row in rows:
-                kept[row.name] = before = self._kept.get(row.name) or _Kept(row.records_published)
+                key = (row.name, row.since_ms)
+                kept[key] = before = self._kept.get(key) or _Kept(row.records_published)
                 if seconds > 0:
                     before.add(row.records_published, row.source_lag or 0, seconds)
             self._kept, self._taken_ms = kept, now_ms

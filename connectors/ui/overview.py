@@ -25,10 +25,12 @@ _SHARE: Final = 0.99
 class Row(Struct, frozen=True, kw_only=True):
     """A connector: offsets that are not taken in and not published, times in ms; None if that is not known.
 
-    `late_ms` is how long its oldest record waits; 99 of 100 published records were visible within `fresh_s`.
+    `since_ms` is that of its spec. `late_ms` is how long its oldest record waits; 99 of 100 published records were
+    visible within `fresh_s`.
     """
 
     name: str
+    since_ms: int
     state: str
     pills: tuple[Pill, ...]
     rank: int
@@ -72,6 +74,7 @@ def row(connector: Connector, measured: MeasuredConnector, now_ms: int, late_ms:
     known = [log.source.offsets for log in measured.logs if log.source is not None]
     return Row(
         name=connector.name,
+        since_ms=connector.spec.since_ms,
         state=connector.status.state.value,
         pills=current.pills,
         rank=current.rank,

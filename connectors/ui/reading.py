@@ -80,8 +80,11 @@ class ReadingPages:
         connector = self._named(request)
         measured, late_ms = self._measurements.of(connector), self._measurements.late_ms
         shown = detail(connector, measured, self._context.clock.now_ms(), late_ms, _number(request, "page"))
-        acts: dict[str, Any] = {"offers": offered(connector), "deeds": self._deeds.of(connector.name)}
-        samples = self._history.of(connector.name)
+        acts: dict[str, Any] = {
+            "offers": offered(connector),
+            "deeds": self._deeds.of(connector.name, connector.spec.since_ms),
+        }
+        samples = self._history.of(connector.name, connector.spec.since_ms)
         return self.page(request, "connector.html", name=connector.name, tab="", detail=shown, samples=samples, **acts)
 
     def settings(self, request: Request) -> Response:
@@ -93,7 +96,8 @@ class ReadingPages:
     def log(self, request: Request) -> Response:
         """Shows the last lines that this worker has logged of a connector."""
         connector = self._named(request)
-        return self.page(request, "log.html", name=connector.name, tab="log", lines=LOG_LINES.of(connector.name))
+        lines = LOG_LINES.of(connector.name, connector.spec.since_ms)
+        return self.page(request, "log.html", name=connector.name, tab="log", lines=lines)
 
     def confirm(self, request: Request) -> Response:
         """Says what a deed means, with a form that does it."""

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from connectors.counted import counted
 from connectors.ui import texts
 from connectors.ui.sparkline import sparkline
 from connectors.ui.static_files import static_url
@@ -31,6 +32,7 @@ def environment() -> Environment:
     )
     made.filters.update(
         count=texts.count,
+        counted=counted,
         size=texts.size,
         duration=texts.duration,
         ago=texts.time_tag,

@@ -10,6 +10,7 @@ import typer
 
 from connectors.cli.options import ConnectorArgument, WorkerOption, configs_of, parts_of
 from connectors.cli.output import say
+from connectors.counted import counted
 from connectors.errors import UsageError
 
 if TYPE_CHECKING:
@@ -70,8 +71,8 @@ def lines_of(preview: DeletionPreview, settings: ConnectorConfig) -> Iterator[st
     if preview.begun:
         yield f"An earlier delete of connector {settings.name} was not finished; this one finishes it."
     yield f"Of connector {settings.name} this removes:"
-    yield f"  {preview.folder}: catalog, runs, requests ({preview.files:,} files, {size})"
-    yield f"  consumer group {settings.group_id}, with the positions of {len(preview.held):,} partitions"
+    yield f"  {preview.folder}: catalog, runs, requests ({counted(preview.files, 'file')}, {size})"
+    yield f"  consumer group {settings.group_id}, with the positions of {counted(len(preview.held), 'partition')}"
     if settings.dead_letter_topic is not None:
         yield f"  consumer group {settings.redrive_group_id}, which says what keyfold dlq has sent back, if it is there"
     yield from (

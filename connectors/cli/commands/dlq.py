@@ -20,6 +20,7 @@ from connectors.cli.options import (
     parts_of,
 )
 from connectors.cli.output import Steps, note, say, say_json
+from connectors.counted import counted
 from connectors.errors import UsageError
 from connectors.progress.terminal import table
 from connectors.rejection import Stage
@@ -147,7 +148,7 @@ def redrive(
     chosen = LetterFilter(topic, _stage(stage), class_name)
     selection = RedriveSelection(max_redrives, chosen, unnamed, once=not every_letter)
     letters = _letters(context, connector, worker)
-    report = Steps(_STEP, lambda count: f"{count:,} letters {_verb(dry_run=dry_run)}")
+    report = Steps(_STEP, lambda count: f"{counted(count, 'letter')} {_verb(dry_run=dry_run)}")
     result = letters.redrive(selection, dry_run=dry_run, limit=limit, report=report)
     nothing = None if result.sent or result.left or result.already else letters.absent()
     if as_json:

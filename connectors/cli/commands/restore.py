@@ -11,6 +11,7 @@ import typer
 from connectors.cli.commands.analyze import parsed
 from connectors.cli.options import ConvertersOption, JsonOption, WorkerOption, converters_of, worker_of
 from connectors.cli.output import Steps, show
+from connectors.counted import counted
 from connectors.errors import UsageError
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def restore(
     from connectors.operations import restore as operation
     from connectors.operations.snapshots.place import by_location
 
-    said = Steps(_STEP, lambda done: f"{done:,} records restored")
+    said = Steps(_STEP, lambda done: f"{counted(done, 'record')} restored")
     made = _made(create, replication_factor, config or ())
     converters = {**converters_of(connector, settings), **parsed(with_ or ())}
     place = by_location(snapshot, settings)
@@ -94,7 +95,7 @@ def _made(create: bool, replication_factor: int, config: Sequence[str]) -> NewTo
 def _text(result: RestoreResult) -> str:
     if not result.sent and result.before:
         return f"All {result.records:,} records of {result.snapshot} are in {result.topic} already."
-    begun = f" {result.before:,} were there already." if result.before else ""
+    begun = f" {counted(result.before, 'was', 'were')} there already." if result.before else ""
     made = ", which was made" if result.created else ""
     headers = " They went without headers: the snapshot has no column _headers." if result.without_headers else ""
-    return f"{result.sent:,} records of {result.snapshot} went to {result.topic}{made}.{begun}{headers}"
+    return f"{counted(result.sent, 'record')} of {result.snapshot} went to {result.topic}{made}.{begun}{headers}"

@@ -10,6 +10,7 @@ import typer
 from compactor.analyze.effect import Amount, Effect, Outcome
 from compactor.model import record
 from compactor.model.times import moment
+from connectors.counted import counted
 from connectors.operations.analyze import AnalyzeReport, PartitionReport, TopicReport, outcomes
 from connectors.operations.balance import BALANCE, BalanceLine, held_by
 from connectors.progress.terminal import table
@@ -47,14 +48,14 @@ def _head(report: AnalyzeReport) -> Iterator[str]:
         partition for partition, present, _ in outcomes(report.partitions) if present.fold_end > partition.published
     ]
     if ahead:
-        what = _counted(len(ahead), "partition")
+        what = counted(len(ahead), "partition")
         yield f"Before it folds, a worker publishes: {what} may be published further, from {_PUBLISHED} to {_FOLD_TO}."
 
 
 def _topic_section(topic: TopicReport, partitions: Sequence[PartitionReport]) -> Iterator[str]:
     effects = [effect for effect in (topic.present, topic.changed) if effect]
     held = held_by(partitions)
-    headers = [f"{topic.topic}, {_counted(topic.partitions, 'partition')}", "RECORDS", "BYTES"]
+    headers = [f"{topic.topic}, {counted(topic.partitions, 'partition')}", "RECORDS", "BYTES"]
     if topic.changed:
         headers += [f"RECORDS {_WITH}", f"BYTES {_WITH}", "RECORDS +/-", "BYTES +/-"]
     lines = (line for line in BALANCE if line.shown(effects))
@@ -75,7 +76,7 @@ def _sentences(topic: TopicReport) -> Iterator[str]:
     if topic.closed:
         yield f"The topic is closed ({topic.closed}): nothing more of it is published."
     if topic.left_out:
-        yield f"{_counted(topic.left_out, 'partition')} left out of these figures."
+        yield f"{counted(topic.left_out, 'partition')} left out of these figures."
     yield _share(topic.present)
     yield from _horizons(topic.present)
     if topic.changed:
@@ -118,7 +119,7 @@ def _split_lines(topic: TopicReport) -> Iterator[str]:
     if split is None:
         return
     if split.keys:
-        keys = _counted(split.keys, "key")
+        keys = counted(split.keys, "key")
         yield f"{keys} in more than one partition: each partition keeps its own last record, and no fold joins them."
         rows = [(example.text, ", ".join(map(str, example.partitions))) for example in split.examples]
         yield table(("  KEY", "PARTITIONS"), [(f"  {key}", places) for key, places in rows])
@@ -128,7 +129,7 @@ def _split_lines(topic: TopicReport) -> Iterator[str]:
         yield "No key lives in more than one partition."
     if split.outdated.records:
         amount = f"{split.outdated.records:,}, {split.outdated.bytes:,} bytes"
-        deleted = f"; of {_counted(split.deleted, 'key')} it is a tombstone" if split.deleted else ""
+        deleted = f"; of {counted(split.deleted, 'key')} it is a tombstone" if split.deleted else ""
         yield f"Live records with a later one of their key in another partition: {amount}{deleted}."
 
 
@@ -205,10 +206,6 @@ def _retained(rows: Sequence[Row]) -> Iterator[str]:
         if outcome.effect.retention != Amount()
     ]
     yield from ("", *lines) if lines else ()
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def _name(partition: PartitionReport) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from compactor.model.times import moment
+from connectors.counted import counted
 from connectors.operations.erase.receipt import MOST_FINDINGS
 
 if TYPE_CHECKING:
@@ -37,9 +38,9 @@ _REASONS: Final = {"value": "it has a value of a key", "unsearched": "its keys c
 
 def plan_text(plan: ErasurePlan) -> str:
     """Says what an erasure would do."""
-    with_one = _count(len(plan.tombstones), "key has", "keys have")
+    with_one = counted(len(plan.tombstones), "key has", "keys have")
     lines = [
-        f"{_count(len(plan.values), 'value')} would get a tombstone, {with_one} one in a partition.",
+        f"{counted(len(plan.values), 'value')} would get a tombstone, {with_one} one in a partition.",
         *[f"{plan.events:,} of these would get it by a delete event of Debezium."] * (plan.events > 0),
         f"Keys of which no log has anything: {len(plan.absent):,}.",
         *(f"Of this key: {each.decode(errors='backslashreplace')}" for each in plan.absent[:_NAMED]),
@@ -62,9 +63,9 @@ def erased_text(done: Erasure) -> str:
     receipt = done.signed.receipt
     sent = sum(each.sent for each in receipt.tombstones)
     done_text = (
-        f"{_count(len(receipt.keys), 'key')}, {_count(sent, 'tombstone')} sent, "
-        f"{_count(len(receipt.snapshots_removed), 'snapshot')} and {_count(receipt.run_files_removed, 'run file')} "
-        f"removed, {_count(sum(receipt.searched.values()), 'file')} searched."
+        f"{counted(len(receipt.keys), 'key')}, {counted(sent, 'tombstone')} sent, "
+        f"{counted(len(receipt.snapshots_removed), 'snapshot')} and {counted(receipt.run_files_removed, 'run file')} "
+        f"removed, {counted(sum(receipt.searched.values()), 'file')} searched."
     )
     lines = [
         _STATES[receipt.state],
@@ -91,7 +92,7 @@ def next_step(done: Erasure) -> str | None:
 
 def _absent_text(absent: int) -> str:
     are = "it is written. --dry-run names it" if absent == 1 else "they are written. --dry-run names them"
-    return f"No log had anything of {_count(absent, 'key')}: check how {are}."
+    return f"No log had anything of {counted(absent, 'key')}: check how {are}."
 
 
 def verified_text(verified: VerifiedErasure) -> str:
@@ -104,7 +105,7 @@ def verified_text(verified: VerifiedErasure) -> str:
         [
             signature,
             _STATES[verified.state],
-            f"{_count(sum(verified.searched.values()), 'file')} searched.{bytes_too}",
+            f"{counted(sum(verified.searched.values()), 'file')} searched.{bytes_too}",
             *_findings(verified.findings),
         ]
     )
@@ -119,7 +120,7 @@ def _findings(findings: Sequence[Finding]) -> Iterator[str]:
         which, them = ("until", "it") if is_one else ("the last until", "them")
         until = f"{which} {moment(max(known))} or the clean after it" if known else f"until a clean stamps {them}"
         more = " or more" if len(findings) >= MOST_FINDINGS else ""
-        yield f"{_count(len(tombstones), 'tombstone')}{more} {'is' if is_one else 'are'} kept, {until}."
+        yield f"{counted(len(tombstones), 'tombstone')}{more} {'is' if is_one else 'are'} kept, {until}."
     others = [each for each in findings if each.what != "tombstone"]
     for each in others[:_NAMED]:
         where = "" if each.offset is None else f", {each.topic}-{each.partition} at offset {each.offset}"
@@ -132,8 +133,3 @@ def _elsewhere(places: Iterable[Elsewhere]) -> Iterator[str]:
     for each in places:
         until = "" if each.until_ms is None else f" until {moment(each.until_ms)}"
         yield f"Elsewhere, {each.what} {each.name}{until}: {each.note}"
-
-
-def _count(number: int, singular: str, plural: str | None = None) -> str:
-    """Returns a number with its noun: `1 file`, `2 files`."""
-    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"

@@ -52,11 +52,16 @@ def changed_by_others(name: str) -> ConflictError:
 
 
 class ConnectorSpec(Struct, frozen=True):
-    """What a connector is to be; `file` is the connector file that it comes from, None if it was made over REST."""
+    """What a connector is to be; `file` is the connector file that it comes from, None if it was made over REST.
+
+    `since_ms` is when this worker came to know it, 0 from its start on: what was before is another connector's of the
+    name.
+    """
 
     config: ConnectorConfig
     target: TargetState = TargetState.RUNNING
     file: Path | None = None
+    since_ms: int = 0
 
     @property
     def wants_supervisor(self) -> bool:
@@ -82,6 +87,9 @@ class ConnectorSpecs:
         running: Callable[[], Iterable[str]] = tuple,
     ) -> None:
         self._worker = worker
+        self._clock = clock
+        self._has_begun = False
+        """Whether those are known that were there before this process."""
         self._store = store
         self._ownership = None if store is None else StoreOwnership(store, clock, self._take_up)
         self._changed = changed
@@ -98,6 +106,7 @@ class ConnectorSpecs:
         """Those that are being stored: nothing else may take their name or output until that has ended."""
         if self._ownership is not None:
             self._ownership.begin()
+        self._has_begun = True
         self.warn_of_many()
 
     # What is read waits for nothing.
@@ -152,7 +161,8 @@ class ConnectorSpecs:
             config = changed(before.config.given if before else {})
             if before is None:
                 self._refuse_run_elsewhere(name)
-            spec = ConnectorSpec(config, before.target if before else target or TargetState.RUNNING)
+            state = before.target if before else target or TargetState.RUNNING
+            spec = ConnectorSpec(config, state, since_ms=self._since_ms(before))
             with ownership.changing(name):
                 is_stored = self._reserve(name, before, spec)
                 if is_stored:
@@ -309,7 +319,8 @@ class ConnectorSpecs:
 
         def take() -> bool:
             before = self._specs.get(name)
-            self._specs[name] = ConnectorSpec(file.config, stored if before is None else before.target, file.path)
+            target = stored if before is None else before.target
+            self._specs[name] = ConnectorSpec(file.config, target, file.path, self._since_ms(before))
             return before is None
 
         return self._unless_clashing(file.config, file.path, take)
@@ -332,11 +343,18 @@ class ConnectorSpecs:
         for connector in stored:
             try:
                 config = checked({**connector.config, "name": connector.name}, self._worker)
-                spec = ConnectorSpec(config, connector.target_state)
+                since_ms = self._since_ms(self._specs.get(connector.name))
+                spec = ConnectorSpec(config, connector.target_state, since_ms=since_ms)
                 self._unless_clashing(config, None, partial(self._specs.__setitem__, connector.name, spec))
             except FaultyConfigError as error:  # a file has its name now, for one; it stays stored
                 _log.error("connector made over REST is left out", connector=connector.name, error=str(error))
         self._changed()
+
+    def _since_ms(self, before: ConnectorSpec | None) -> int:
+        """Returns since when a connector counts that follows `before`: since now if there was none."""
+        if before is not None:
+            return before.since_ms
+        return self._clock.now_ms() if self._has_begun else 0
 
     def _owned(self, name: str | None = None) -> StoreOwnership:
         """Returns what changes are stored with. Raises ConflictError if there is no store, or `name` is a file's."""

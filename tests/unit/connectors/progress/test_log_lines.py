@@ -11,6 +11,7 @@ import structlog
 from connectors import logging_setup
 from connectors.progress.log_lines import LINE_MAX, LOG_LINES, MOST_BYTES, MOST_CONNECTORS, MOST_LINES, LogLines
 from tests.support.cli import own_logging
+from tests.support.clocks import ManualClock
 
 
 def test_lines_are_bounded() -> None:
@@ -71,3 +72,13 @@ def test_many_lines_of_connectors_that_are_forgotten_leave_room() -> None:
             kept.keep(None, "", {"connector": f"c{number}", "event": f"{at}", "x": "\U0001f600" * LINE_MAX})
     assert len(kept.of(f"c{3 * MOST_CONNECTORS - 1}")) == 3
     assert len(kept.of(f"c{2 * MOST_CONNECTORS}")) == 3
+
+
+def test_lines_from_before_a_connector_are_of_another_one_of_its_name() -> None:
+    """One that was deleted; those from the moment on at which it was made are its own."""
+    clock = ManualClock(1_000)
+    kept = LogLines(clock)
+    for event in ("of the deleted one", "it was made", "it runs"):
+        kept.keep(None, "", {"connector": "a", "event": event})
+        clock.advance(1_000)
+    assert [line.event for line in kept.of("a", 2_000)] == ["it runs", "it was made"]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
+import httpx
 import pytest
 
 from compactor.catalog import requests
@@ -13,7 +18,9 @@ from compactor.catalog.requests import Request
 from compactor.storage.base import Storage
 from connectors.clock import SystemClock
 from connectors.config.files import load_connector, load_worker
+from connectors.progress.log_lines import LOG_LINES
 from connectors.runtime.status import ConnectorState
+from connectors.ui.asked_runs import END_MS, AskedRuns
 from connectors.ui.deeds import MOST_DEEDS, SHOWN_DEEDS, Deeds
 from tests.support.browser import browse, send, token, words
 from tests.support.cli import NAME, connector_file, worker_file
@@ -93,7 +100,7 @@ RESULTS: dict[str, dict[str, Any]] = {
     [
         ("clean", "Nothing had to be folded."),
         ("snapshot", "There is nothing to snapshot: of no topic that is read is anything published yet."),
-        ("resync", "1 partitions are read again from their start."),
+        ("resync", "1 partition is read again from the start."),
     ],
 )
 def test_a_long_deed_is_asked_of_the_run(worker: RestWorker, tmp_path: Path, path: str, said: str) -> None:
@@ -240,3 +247,103 @@ def test_deeds_are_bounded() -> None:
     assert len(deeds.of("a")) == SHOWN_DEEDS
     assert deeds.end(first, "late", clock.now_ms()).said == "late"
     assert deeds.named(first.id) is None
+
+
+def test_nothing_of_a_deleted_connector_is_shown_of_one_that_is_made_with_its_name(worker: RestWorker) -> None:
+    """Neither its deeds nor its log lines; that it was made is its own, whoever asked for it."""
+    worker.create("a")
+    send(worker, "/ui/connectors/a/pause")
+    LOG_LINES.keep(None, "", {"connector": "a", "event": "of the deleted one"})
+    send(worker, "/ui/connectors/a/delete", fields={"confirm": "a"})
+    text = '{"name": "a", "topics": "t", "connector.class": "keyfold.CompactedTopic"}'
+    assert send(worker, "/ui/new", fields={"json": text}).status_code == 200
+    LOG_LINES.keep(None, "", {"connector": "a", "event": "of its own"})
+    page = words(browse(worker, "/ui/connectors/a").text)
+    assert [f"{what}: done" in page for what in ("Create", "Pause", "Delete")] == [True, False, False]
+    log = words(browse(worker, "/ui/connectors/a/log").text)
+    assert ("of its own" in log, "of the deleted one" in log) == (True, False)
+
+
+def test_a_connector_stays_the_same_through_changes(worker: RestWorker) -> None:
+    """Of its config and its state: what was kept of it is its own on."""
+    worker.create("a")
+    since_ms = worker.herder.connector("a").spec.since_ms
+    assert 0 < since_ms <= SystemClock().now_ms()
+    send(worker, "/ui/connectors/a/pause")
+    changed = {"connector.class": "keyfold.CompactedTopic", "topics": "a,b"}
+    assert worker.ask("PUT", "/connectors/a/config", json=changed).status_code == 200
+    assert worker.herder.connector("a").spec.since_ms == since_ms
+    assert "Pause: done" in words(browse(worker, "/ui/connectors/a").text)
+
+
+def test_a_restart_that_waits_holds_up_no_other_request(worker: RestWorker) -> None:
+    """It waits for the herder on a thread of its own: probes are answered meanwhile."""
+    worker.create("a")
+    asked, release = threading.Event(), threading.Event()
+
+    def restart(name: str) -> None:
+        assert name == "a"
+        asked.set()
+        assert release.wait(20)
+
+    worker.herder.restart = restart  # type: ignore[method-assign]
+    form = token(worker)
+    with ThreadPoolExecutor(1) as pool:
+        restarted = pool.submit(send, worker, "/ui/connectors/a/restart", form=form)
+        assert asked.wait(20)
+        try:
+            assert httpx.get(f"{worker.url}/health", timeout=5).status_code == 200
+        finally:
+            release.set()
+        assert "Restart: done" in words(restarted.result(20).text)
+
+
+def test_the_end_of_a_worker_waits_for_all_deeds_together(worker: RestWorker) -> None:
+    """Not for each in turn: storages that hang may be as many as deeds."""
+    context, hangs, begun = Mock(clock=SystemClock()), threading.Event(), threading.Semaphore(0)
+
+    def hang(*_: object) -> dict[str, Any]:
+        begun.release()
+        hangs.wait(30)
+        return {}
+
+    deeds = Deeds()
+    runs = AskedRuns(context, deeds, hang)
+    for number in range(4):
+        runs.begin("clean", deeds.begin(f"c{number}", "Clean now", "", 1))
+        assert begun.acquire(timeout=20)
+    began = time.monotonic()
+    runs.stop()
+    took = time.monotonic() - began
+    hangs.set()
+    assert took < 2 * END_MS / 1000
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("clean", "Folded 2 partitions; 1 record went."),
+        ("snapshot", "Took 1 snapshot with 2 records."),
+        ("resync", "2 partitions are read again from the start."),
+    ],
+)
+def test_what_came_of_a_deed_is_counted_in_words(worker: RestWorker, tmp_path: Path, path: str, said: str) -> None:
+    """One is one, and two are two."""
+    log = {
+        "topic": "t",
+        "partition": 0,
+        "records_before": 2,
+        "records": 1,
+        "bytes_before": 9,
+        "bytes": 5,
+        "end": 3,
+        "tombstones": 0,
+    }
+    snapshot = {"topic": "t", "id": "1", "path": "", "created_ms": 1, "source_offsets": {}, "records": 2, "bytes": 1}
+    moved = {"topic": "t", "partition": 0, "offset": 0, "generation": 2}
+    same = {**log, "records": 2}
+    results = {"clean": {"logs": [log, same]}, "snapshot": {"snapshots": [snapshot]}, "resync": {"logs": [moved] * 2}}
+    worker.create("a", **{"snapshot.location": str(tmp_path / "snapshots")})
+    with live_worker(worker.location.sub("a"), results[path]):
+        send(worker, f"/ui/connectors/a/{path}", fields={"confirm": "yes"})
+        wait_until(lambda: said in words(browse(worker, "/ui/connectors/a").text), "the page says what came of it")

@@ -6,6 +6,7 @@ import re
 import threading
 
 import pytest
+from msgspec.structs import replace
 
 from connectors.metrics.measured import measured
 from connectors.ui.history import EVERY_MS, MOST_SAMPLES, SampleHistory
@@ -67,3 +68,14 @@ def test_samples_are_taken_while_the_worker_listens(worker: RestWorker) -> None:
     """On a thread that ends with it."""
     assert worker.url
     wait_until(lambda: "page-history" in {each.name for each in threading.enumerate()}, "the thread is there")
+
+
+def test_samples_of_a_deleted_connector_are_not_those_of_one_with_its_name() -> None:
+    """It begins with none."""
+    kept = history()
+    for at in range(3):
+        kept.take([a_row("a", at * 100)], at * EVERY_MS)
+    again = replace(a_row("a", 50), since_ms=7)
+    for at in (3, 4):
+        kept.take([again], at * EVERY_MS)
+    assert (kept.of("a").rates, kept.of("a", 7).rates) == ((), (0.0, 0.0))
