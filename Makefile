@@ -13,7 +13,7 @@ PARALLEL := -n $(or $(PROCESSES),3) --dist loadgroup --no-loadscope-reorder
 JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test long histories mutants faults soak fuzz conformance classes registry cdc stores tables watch cluster versions bench bench-quick docs clean
+.PHONY: help setup demo test long histories mutants faults soak fuzz conformance classes page registry cdc stores tables watch cluster versions bench bench-quick docs clean
 
 help: ## Lists the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -95,6 +95,9 @@ conformance: setup ## Compares keyfold with Kafka's own cleaner over 200 workloa
 
 classes: setup ## The part of conformance that asks Kafka's and Debezium's transforms and converters about 2,000 new records each (RECORDS=500 SEED=1).
 	CONFORMANCE_SEEDS=0 CLASSES_RECORDS=$(RECORDS) CLASSES_SEED=$(SEED) $(BIN)/pytest -v tests/conformance/test_real_classes.py
+
+page: setup ## Tries the worker's page in Chromium (apt-get install chromium) in every way and look, and renews docs/pictures; a quarter of an hour.
+	@LONG=1 PICTURES=1 $(BIN)/pytest -v tests/page && echo build/page
 
 registry: setup ## Tries the converters with Apicurio Registry and the serializers of confluent-kafka; fetches the registry once (109 MB).
 	@LONG=1 REGISTRY=1 $(BIN)/pytest -v tests/registry

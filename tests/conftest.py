@@ -29,10 +29,13 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent
 settings.register_profile("keyfold", deadline=None)  # how long an example takes says something of the machine
 settings.load_profile("keyfold")
-_ORDER = ("e2e", "faults", "conformance", "spark", "kafka", "unit")
+_ORDER = ("e2e", "page", "faults", "conformance", "spark", "kafka", "unit")
 """What takes longest is begun first: at the end of a run every process has short tests left, and none is idle."""
 
 _DEALT = ("e2e", "faults")
+_WHOLE = ("page",)
+"""Folders whose files share what takes a minute to make."""
+
 _LONG = (
     *("test_demo.py", "test_as_connect.py", "test_cluster.py", "test_crash.py", "test_worker.py", "test_positions.py"),
     *("test_once.py", "test_outage.py", "test_offsets.py", "test_random_kills.py", "test_real_cleaner.py"),
@@ -106,7 +109,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("long") and "LONG" not in os.environ:
             item.add_marker(pytest.mark.skip(reason="make long runs it"))
         if folder not in _DEALT or (folder == "e2e" and item.path.name in _SHARING):
-            item.add_marker(pytest.mark.xdist_group(_within(item.path)))
+            item.add_marker(pytest.mark.xdist_group(folder if folder in _WHOLE else _within(item.path)))
     items.sort(key=lambda item: (_ORDER.index(_folder(item.path)), item.path.name not in _LONG))
 
 

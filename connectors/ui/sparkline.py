@@ -7,21 +7,26 @@ from typing import Final
 
 from markupsafe import Markup
 
-from connectors.ui.history import EVERY_MS, MOST_SAMPLES
+from connectors.ui.history import EVERY_MS
 
 POINTS: Final = 60
-"""Points of a line, each the most of a minute: what a person can tell apart, in some 500 bytes."""
+"""Points that a line has at most: what a person can tell apart, in 500 bytes. After an hour each is of a minute."""
 _HEIGHT: Final = 24
 _WIDTH: Final = 120
-_EACH: Final = MOST_SAMPLES // POINTS
 
 
 def points(values: Sequence[float]) -> list[float]:
-    """Returns the most of each minute, the newest last; a minute that is not over counts as it is."""
-    first = len(values) % _EACH
+    """Returns the most of each few samples, as few as lead to POINTS, the newest last."""
+    each = max(1, -(-len(values) // POINTS))
+    first = len(values) % each
     groups = [values[:first]] if first else []
-    groups += [values[at : at + _EACH] for at in range(first, len(values), _EACH)]
-    return [max(group) for group in groups][-POINTS:]
+    groups += [values[at : at + each] for at in range(first, len(values), each)]
+    return [max(group) for group in groups]
+
+
+def minutes(values: Sequence[float]) -> int:
+    """Returns for how long (min) the samples go back."""
+    return max(1, len(values) * EVERY_MS // 60_000)
 
 
 def number(value: float) -> str:
@@ -32,17 +37,15 @@ def number(value: float) -> str:
 def sparkline(values: Sequence[float], what: str) -> Markup:
     """Returns the line of `values`; its words say `what` they are, how much is now, and how much was at most."""
     drawn = points(values)
-    minutes = len(values) * EVERY_MS // 60_000
     if len(drawn) < 2:
         return Markup('<span class="muted">—</span>')
     most = max(drawn) or 1.0
-    step = _WIDTH / (POINTS - 1)
-    start = _WIDTH - step * (len(drawn) - 1)
+    step = _WIDTH / (len(drawn) - 1)
     line = " ".join(
-        f"{start + step * at:.1f},{_HEIGHT - 2 - (_HEIGHT - 4) * value / most:.1f}" for at, value in enumerate(drawn)
+        f"{step * at:.1f},{_HEIGHT - 2 - (_HEIGHT - 4) * value / most:.1f}" for at, value in enumerate(drawn)
     )
-    label = f"{what}, last {minutes} min: now {number(values[-1])}, at most {number(max(drawn))}"
+    label = f"{what}, last {minutes(values)} min: now {number(values[-1])}, at most {number(max(drawn))}"
     return Markup(
         '<svg class="spark" viewBox="0 0 {0} {1}" preserveAspectRatio="none" role="img" aria-label="{2}">'
-        '<title>{2}</title><polygon class="under" points="{3} {0},{1} {4:.1f},{1}"/><polyline points="{3}"/></svg>'
-    ).format(_WIDTH, _HEIGHT, label, line, start)
+        '<title>{2}</title><polygon class="under" points="{3} {0},{1} 0,{1}"/><polyline points="{3}"/></svg>'
+    ).format(_WIDTH, _HEIGHT, label, line)

@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from connectors.counted import counted
 from connectors.ui import texts
-from connectors.ui.sparkline import sparkline
+from connectors.ui.sparkline import minutes, sparkline
 from connectors.ui.static_files import static_url
 from connectors.ui.what_if.bars import drawn
 
@@ -43,6 +43,7 @@ def environment() -> Environment:
     )
     made.globals["static"] = static_url
     made.globals["sparkline"] = sparkline
+    made.globals["minutes"] = minutes
     made.globals["stacked"] = drawn
     return made
 

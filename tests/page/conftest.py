@@ -31,7 +31,8 @@ def browser() -> Iterator[Browser]:
 def shop(browser: Browser, broker: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     """A worker of a shop: `payments` has failed, `clicks` has dead letters, `orders` has traffic."""
     folder = tmp_path_factory.mktemp("shop")
-    with RestProcess(folder, broker.bootstrap) as worker:
+    called = {"rest.advertised.host.name": "keyfold-1", "rest.advertised.port": 8083}
+    with RestProcess(folder, broker.bootstrap, **called) as worker:
         shop = Shop(worker, broker.bootstrap, folder)
         fill(shop)
         for name, state in (("payments", "FAILED"), ("customers", "RUNNING"), ("orders", "RUNNING")):

@@ -31,6 +31,10 @@ _NO_RESTART: Final = {"restart.backoff.initial.ms": "300000"}
 PEOPLE: Final = ("Ada", "Grace", "Katherine", "Edsger", "Barbara", "Tony", "Frances", "Donald")
 
 
+NAMES: Final = ("orders", "customers", "clicks", "payments", "audit-trail", "stock-2024")
+"""The connectors of the shop, without the one of a hostile name."""
+
+
 def path_of(name: str, page: str = "") -> str:
     """Returns the path of a connector's page."""
     return f"/ui/connectors/{quote(name, safe='')}{page and f'/{page}'}"

@@ -49,10 +49,16 @@ def test_an_hour_is_kept_of_the_connectors_that_there_are() -> None:
 
 @pytest.mark.parametrize(
     ("values", "drawn"),
-    [([], []), ([1, 2], [2]), ([1, 2, 9, 3, 4, 5, 6], [1, 9]), ([1] * MOST_SAMPLES, [1] * POINTS)],
+    [
+        ([], []),
+        ([1, 2, 9], [1, 2, 9]),
+        ([1, *([3, 4] * 50)], [1, *([4] * 50)]),
+        ([1, 2, 3, 4, 5, 9] * POINTS, [9] * POINTS),
+        ([1] * (MOST_SAMPLES - 1), [1] * POINTS),
+    ],
 )
-def test_a_point_is_the_most_of_a_minute(values: list[float], drawn: list[float]) -> None:
-    """The newest minutes are whole."""
+def test_a_line_has_a_point_for_each_few_samples(values: list[float], drawn: list[float]) -> None:
+    """A line has at most 60 points, each the most of equally many samples; after an hour these are of a minute."""
     assert points(values) == drawn
 
 
