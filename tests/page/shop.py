@@ -97,6 +97,23 @@ def failing(shop: Shop, name: str, record: bytes = b"no JSON at all", *, wait: b
     return name
 
 
+def rejecting(shop: Shop, name: str) -> str:
+    """Returns the name of a running connector that keeps records that are no JSON as dead letters, made if need be."""
+    if not shop.worker.state(name):
+        for topic in (f"{name}.in", f"{name}.dead"):
+            create_topic(shop.bootstrap, topic, 1, cleanup_policy="delete")
+        shop.make(
+            name,
+            f"{name}.in",
+            **_JSON,
+            errors_tolerance="all",
+            errors_deadletterqueue_topic_name=f"{name}.dead",
+            errors_deadletterqueue_context_headers_enable="true",
+        )
+    shop.aim(name, "RUNNING")
+    return name
+
+
 def fill(shop: Shop) -> None:
     """Makes the topics and connectors."""
     for topic, partitions, number in (

@@ -4,92 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import expect
 
-from tests.page.chromium import DESKTOP, PHONE, Look, Visit, visiting
-from tests.page.conftest import PASSWORD
-from tests.page.hands import HANDS, Hand
+from tests.page.people import TRIED, WAIT_S, Person
 from tests.page.shop import Shop, failing, path_of, tried
 from tests.support.kafka import wait_until
-
-WAIT_S = 60.0
-TRIED = "tried"
-
-
-class Way(NamedTuple):
-    """How deeds are done: how the page looks, by mouse or keyboard, and by which user of which worker."""
-
-    hand: str
-    look: Look
-    user: str = ""
-
-    def __str__(self) -> str:
-        """Names it, for the ids of tests."""
-        return f"{self.hand}-{self.look}{self.user and '-as-'}{self.user}"
-
-
-WAYS = (
-    Way("mouse", Look()),
-    Way("keyboard", Look(DESKTOP, "dark")),
-    Way("mouse", Look(PHONE, "light", scripts=False)),
-    Way("keyboard", Look(DESKTOP, "light", scripts=False)),
-    Way("mouse", Look(PHONE, "dark"), "admin"),
-)
-USUAL = WAYS[0]  # the others are further cases of the same
-EACH_WAY = [pytest.param(way, marks=() if way is USUAL else pytest.mark.long, id=str(way)) for way in WAYS]
-
-
-class Person:
-    """Someone before the page of a worker."""
-
-    def __init__(self, visit: Visit, shop: Shop, hand: Hand) -> None:
-        self.visit = visit
-        self.shop = shop
-        self.hand = hand
-
-    @property
-    def page(self) -> Page:
-        """What is open."""
-        return self.visit.page
-
-    def press(self, name: str | re.Pattern[str], role: str = "button") -> None:
-        """Presses a button, or a link, of the main part of the page."""
-        main = self.page.locator("main")
-        found = main.get_by_role("link" if role == "link" else "button", name=name, exact=isinstance(name, str))
-        self.hand.press(self.page, found)
-
-    def notice(self) -> Locator:
-        """Returns what the page says has come of a deed."""
-        return self.page.locator(".notice")
-
-    def is_told(self, *words: str | re.Pattern[str]) -> None:
-        """Waits until the page says what has come of a deed; it is loaded again as long as it does not."""
-        expect(self.notice()).to_contain_text(re.compile(r"asked for at 20\d\d-\d\d-\d\d \d\d:\d\d"))
-        try:
-            wait_until(lambda: self._says(words), f"the page says {words}", WAIT_S)
-        except AssertionError as error:
-            raise AssertionError(f"{error}; it says: {self.notice().inner_text()}") from None
-
-    def _says(self, words: tuple[str | re.Pattern[str], ...]) -> bool:
-        said = self.notice().inner_text()
-        is_there = all(word in said if isinstance(word, str) else word.search(said) is not None for word in words)
-        if not is_there:
-            self.page.reload()
-        return is_there
-
-
-@pytest.fixture(params=EACH_WAY)
-def person(request: pytest.FixtureRequest, browser: Browser) -> Iterator[Person]:
-    """Someone before the page, in each way."""
-    way: Way = request.param
-    shop: Shop = request.getfixturevalue("guarded" if way.user else "shop")
-    with visiting(browser, shop.url, way.look, way.user, PASSWORD) as visit:
-        yield Person(visit, shop, HANDS[way.hand])
 
 
 class Deed(NamedTuple):
@@ -176,7 +100,7 @@ def test_a_connector_is_made_of_json(person: Person) -> None:
     ]
     for text, said in typed:
         person.hand.write(person.page, person.page.get_by_label(re.compile(field)), text())
-        if not person.page.evaluate("() => 'htmx' in window"):
+        if not person.look.scripts:
             person.press("Check")
         expect(person.page.locator("#verdict")).to_contain_text(said)
         person.visit.expect_refusal()
