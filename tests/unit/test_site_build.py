@@ -35,6 +35,7 @@ def test_the_site_is_whole_and_loads_only_its_own_files(tmp_path: Path) -> None:
     assert {name.replace("README", "index") for name in pages} <= names
     assert "exactly once" in (tmp_path / "search" / "search_index.js").read_text(encoding="utf-8")
     assert [path for path, html in htmls.items() if re.search(r">[\w/-]+\.md</a>", html)] == [], "no title"
+    assert "customers.compacted" in htmls[tmp_path / "start.html"], "the walk of README.md"
     loaded = {first or second for html in htmls.values() for first, second in LOADED.findall(html)}
     assert len(loaded) > 5
     assert [target for target in loaded if re.match(r"(?:https?:)?//", target)] == []
@@ -53,7 +54,8 @@ def test_the_site_is_whole_and_loads_only_its_own_files(tmp_path: Path) -> None:
 )
 def test_what_leads_nowhere_ends_the_build(name: str, text: str, complaint: str, tmp_path: Path) -> None:
     """A lost page, a lost heading, a page that the menu lacks: each is named, and no site is made of it."""
-    shutil.copy(ROOT / "mkdocs.yml", tmp_path)
+    for file in ("mkdocs.yml", "README.md"):
+        shutil.copy(ROOT / file, tmp_path)
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
     with (tmp_path / "docs" / name).open("a", encoding="utf-8") as page:
         page.write(text)
