@@ -128,7 +128,7 @@ bench-quick: setup ## Whether keyfold has become slower beside its peers, by rat
 
 docs: setup ## Builds the documentation as a site, with search: build/docs/index.html; fetches what builds it once.
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt mkdocs-material
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet && LONG=1 $(BIN)/pytest -q tests/unit/test_site.py tests/unit/test_site_build.py && echo build/docs/index.html
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet && LONG=1 $(BIN)/pytest -q tests/unit/test_docs_site.py tests/unit/test_site_build.py && echo build/docs/index.html
 
 clean: ## Removes .venv, the demo's folder and what tools left behind (not the cache of the broker).
 	rm -rf $(VENV) .demo build *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

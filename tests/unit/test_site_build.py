@@ -43,7 +43,7 @@ def test_the_site_is_whole_and_loads_only_its_own_files(tmp_path: Path) -> None:
     assert re.findall(r"url\(['\"]?(?:https?:)?//[^)]*", styles) == []
 
 
-@pytest.mark.long  # test_site.py: the same of the sources
+@pytest.mark.long  # test_docs_site.py: the same of the sources
 @pytest.mark.parametrize(
     ("name", "text", "complaint"),
     [
