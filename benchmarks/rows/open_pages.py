@@ -7,7 +7,7 @@ import statistics
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -93,8 +93,9 @@ def _read(connection: http.client.HTTPConnection, path: str, read: list[int], at
     answer = connection.getresponse()
     if answer.status != http.HTTPStatus.OK:
         raise RuntimeError(f"{path} was answered with {answer.status}")
-    while piece := answer.read1(1 << 16):
-        read[at] += len(piece)
+    with suppress(http.client.IncompleteRead):  # it goes on until it is ended from here
+        while piece := answer.read1(1 << 16):
+            read[at] += len(piece)
 
 
 OPEN_PAGES: Final = Measurement(
