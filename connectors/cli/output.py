@@ -8,7 +8,7 @@ from __future__ import annotations
 import select
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import typer
@@ -19,16 +19,19 @@ from connectors.terminal_text import printable, printable_json, printable_with_s
 
 def say(text: str = "") -> None:
     """Writes `text` and a newline to stdout, bold headers only if that is a terminal; control characters as escapes."""
+    _end_moving_line()
     typer.echo(printable_with_styles(text), color=is_terminal(sys.stdout))
 
 
 def note(text: str) -> None:
     """Writes `text` and a newline to stderr, control characters as escapes."""
+    _end_moving_line()
     typer.echo(printable(text), err=True)
 
 
 def say_json(value: Any) -> None:
     """Writes `value` to stdout as indented JSON; msgspec structs as objects."""
+    _end_moving_line()
     typer.echo(printable_json(msgspec.json.format(msgspec.json.encode(value), indent=2).decode()))
 
 
@@ -41,18 +44,36 @@ def show(value: Any, text: Callable[[], str], *, as_json: bool) -> None:
 
 
 class Steps:
-    """Says on stderr how much of long work is done, whenever a further `step` is; `text` makes the sentence of it."""
+    """Says on stderr how much of long work is done, in a line that moves; nothing if stderr is no terminal.
+
+    `text` makes the sentence of it, whenever a further `step` is done.
+    """
 
     def __init__(self, step: int, text: Callable[[int], str]) -> None:
         self._step = step
         self._text = text
         self._said = 0
+        self._is_shown = is_terminal(sys.stderr)
 
     def __call__(self, done: int) -> None:
         """Takes how much is done so far."""
-        if done // self._step > self._said:
+        if self._is_shown and done // self._step > self._said:
             self._said = done // self._step
-            note(self._text(done))
+            _end_moving_line()
+            typer.echo(printable(self._text(done)), err=True, nl=False)
+            _moving.append(self)
+
+
+_moving: Final[list[Steps]] = []
+"""Who has written the line that stands on stderr without an end; none, or one."""
+_ERASE: Final = "\r\x1b[K"
+
+
+def _end_moving_line() -> None:
+    """Erases the line of `Steps`, before something else is written."""
+    if _moving:
+        _moving.clear()
+        typer.echo(_ERASE, err=True, nl=False, color=True)
 
 
 class JsonLines:
@@ -66,6 +87,7 @@ class JsonLines:
 
     def write(self, values: Iterable[Any]) -> None:
         """Writes `values`, buffered; `flush` at the end. With PYTHONUNBUFFERED one write may take only a part."""
+        _end_moving_line()
         encoded = self._encoder.encode_lines(values)
         left = memoryview(printable_json(encoded.decode()).encode() if self._is_terminal else encoded)
         while left:

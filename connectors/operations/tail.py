@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from typing import Any, Final
 
@@ -27,13 +27,15 @@ _AWAY_AGAIN_MS: Final = 30_000
 _LOOK_EVERY_MS: Final = 10_000
 _LOOK_S: Final = 1.0
 _SILENT_MS: Final = 1_000
-"""After so long without a record it is said what is waited for: people take two seconds of silence for a fault."""
+"""After so long without a record it is said that more is waited for: people take two seconds of silence for a fault."""
 _COUNT_MS: Final = 700
-"""How long the brokers are asked how many records there are, so that all is said within two seconds."""
+"""How long the brokers are asked how many records there are: a person takes a second of silence for a fault."""
 _FINAL: Final = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "TOPIC_AUTHORIZATION_FAILED")
 
-Silent = Callable[[int | None], object]
-"""Is told once, when no record has come for a second, how many offsets are there; None if brokers do not say it."""
+Begun = Callable[[int | None], object]
+"""Is told once, before the first record, how many offsets are there; None if brokers do not say it."""
+Silent = Callable[[], object]
+"""Is called once, when no record has come for a second."""
 
 log = structlog.get_logger(__name__)
 
@@ -42,6 +44,7 @@ def tail(
     worker: WorkerConfig,
     topic: str,
     clock: Clock,
+    begun: Begun,
     silent: Silent,
     partition: int | None = None,
     key: str | None = None,
@@ -59,8 +62,8 @@ def tail(
         numbers = chosen(topic, partitions(consumer, topic), partition)
         start = OFFSET_BEGINNING if from_beginning else OFFSET_END
         consumer.assign([TopicPartition(topic, number, start) for number in numbers])
-        silence = Silence(consumer, topic, numbers, clock, silent)
-        yield from follow(consumer, limit, key, TopicWatch(consumer, topic, clock).look, silence.polled)
+        begun(_offsets(consumer, [TopicPartition(topic, number) for number in numbers], clock))
+        yield from follow(consumer, limit, key, TopicWatch(consumer, topic, clock).look, Silence(clock, silent).polled)
 
 
 def follow(
@@ -136,12 +139,25 @@ class BrokerWarnings:
             log.warning("no broker answers, reading goes on once one does", error=broker_text(error))
 
 
+def _offsets(consumer: Consumer, partitions: Iterable[TopicPartition], clock: Clock) -> int | None:
+    """Counts the offsets of `partitions`; None if brokers do not say it within _COUNT_MS."""
+    until_ms, total = clock.monotonic_ms() + _COUNT_MS, 0
+    for partition in partitions:
+        left_ms = until_ms - clock.monotonic_ms()
+        if left_ms <= 0:
+            return None
+        try:
+            marks: Any = consumer.get_watermark_offsets(partition, timeout=left_ms / 1000)
+        except KafkaException:
+            return None
+        total += marks[1] - marks[0] if marks else 0
+    return total
+
+
 class Silence:
     """Calls `silent` once, when no record has come for a second: a silent end looks like a fault."""
 
-    def __init__(self, consumer: Consumer, topic: str, numbers: Sequence[int], clock: Clock, silent: Silent) -> None:
-        self._consumer = consumer
-        self._partitions = [TopicPartition(topic, number) for number in numbers]
+    def __init__(self, clock: Clock, silent: Silent) -> None:
         self._clock = clock
         self._silent = silent
         # When (monotonic ms) the last record came; None once it was said.
@@ -156,21 +172,7 @@ class Silence:
             self._since_ms = now_ms
         elif now_ms - self._since_ms >= _SILENT_MS:
             self._since_ms = None
-            self._silent(self._records())
-
-    def _records(self) -> int | None:
-        """Counts the offsets of the partitions; None if brokers do not say it within _COUNT_MS."""
-        until_ms, total = self._clock.monotonic_ms() + _COUNT_MS, 0
-        for partition in self._partitions:
-            left_ms = until_ms - self._clock.monotonic_ms()
-            if left_ms <= 0:
-                return None
-            try:
-                marks: Any = self._consumer.get_watermark_offsets(partition, timeout=left_ms / 1000)
-            except KafkaException:
-                return None
-            total += marks[1] - marks[0] if marks else 0
-        return total
+            self._silent()
 
 
 class TopicWatch:

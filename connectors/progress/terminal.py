@@ -27,7 +27,7 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     body = list(rows)
     numeric = [all(isinstance(row[at], int | float | None) for row in body) for at in range(len(headers))]
     texts = [list(headers), *([cell(value) for value in row] for row in body)]
-    widths = [max(len(row[at]) for row in texts) for at in range(len(headers))]
+    widths = [max(columns_of(row[at]) for row in texts) for at in range(len(headers))]
     lines = [_line(row, widths, numeric) for row in texts]
     import typer  # here: tasks, which only ask whether a terminal is coloured, do without
 
@@ -36,7 +36,33 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 def _line(row: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) -> str:
     columns = zip(row, widths, numeric, strict=True)
-    return _GAP.join(text.rjust(width) if right else text.ljust(width) for text, width, right in columns).rstrip()
+    return _GAP.join(_padded(text, width, right=right) for text, width, right in columns).rstrip()
+
+
+def _padded(text: str, width: int, *, right: bool) -> str:
+    blanks = " " * (width - columns_of(text))
+    return blanks + text if right else text + blanks
+
+
+def columns_of(text: str) -> int:
+    """Returns how many columns of a terminal `text` takes: two for most characters of East Asia, none for accents."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def cut(text: str, width: int | None) -> str:
+    """Returns `text` in at most `width` columns, with … in place of what does not fit; None: whole."""
+    if width is None or columns_of(text) <= width:
+        return text
+    if width <= 0:
+        return ""
+    kept = text[: width - 1]
+    while columns_of(kept) > width - 1:
+        kept = kept[:-1]
+    return f"{kept}…"
 
 
 def cell(value: object) -> str:

@@ -28,7 +28,10 @@ def test_tail_shows_committed_records_from_the_beginning(
     expected = {"partition": 0, "offset": 0, "timestamp": 5, "timestamp_type": "CreateTime", "key": "a", "value": "1"}
     assert first == {**expected, "headers": [["h", "x"]]}
     assert (second["offset"], second["key"], second["value"]) == (3, "c", None)
-    assert (done.returncode, done.stderr) == (0, "")
+    begins = (
+        f"From the beginning of {topic_name} (5 offsets), then what comes; without --from-beginning only what comes."
+    )
+    assert (done.returncode, done.stderr.splitlines()[0]) == (0, begins)
 
 
 def test_tail_of_one_partition_and_key(broker: EmbeddedKafka, topic_name: str, tmp_path: Path) -> None:
@@ -46,7 +49,7 @@ def test_tail_of_one_partition_and_key(broker: EmbeddedKafka, topic_name: str, t
 def test_tail_follows_until_it_is_told_to_end(
     broker: EmbeddedKafka, topic_name: str, tmp_path: Path, number: signal.Signals
 ) -> None:
-    """New records appear as they come; Ctrl-C and SIGTERM end it with 0 and no word but that it waits."""
+    """New records appear as they come; Ctrl-C and SIGTERM end it with 0; it says its start and that it waits."""
     create_topic(broker.bootstrap, topic_name)
     produce(broker.bootstrap, topic_name, [(0, b"first", b"1")])
     arguments = command("tail", topic_name, "--worker", worker_file(tmp_path, broker.bootstrap), "--from-beginning")
@@ -58,10 +61,11 @@ def test_tail_follows_until_it_is_told_to_end(
         process.send_signal(number)
         assert process.wait(30) == 0
         said = process.stderr.read().splitlines()
-        assert [line for line in said if not line.startswith("No record has come for a second")] == []
+        assert said[0].startswith(f"From the beginning of {topic_name} (1 offset), then what comes;")
+        assert [line for line in said[1:] if not line.startswith("No record has come for a second")] == []
 
 
-def test_tail_says_within_two_seconds_that_it_waits(broker: EmbeddedKafka, topic_name: str, tmp_path: Path) -> None:
+def test_tail_says_at_which_record_it_begins(broker: EmbeddedKafka, topic_name: str, tmp_path: Path) -> None:
     """At the end of a topic with records: how many are there, and how they are printed."""
     create_topic(broker.bootstrap, topic_name)
     produce(broker.bootstrap, topic_name, [(0, b"a", b"1"), (0, b"b", b"2")])
@@ -72,7 +76,9 @@ def test_tail_says_within_two_seconds_that_it_waits(broker: EmbeddedKafka, topic
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0
         assert process.stderr.read() == ""
-    assert said.startswith(f"Waiting for new records of {topic_name}. What is there already (2 offsets)")
+    assert said.startswith(
+        f"From the end of {topic_name}: what comes now. --from-beginning prints what is there (2 off"
+    )
 
 
 def test_tail_of_an_unknown_topic_says_so(

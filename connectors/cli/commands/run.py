@@ -8,6 +8,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +16,7 @@ import structlog
 import typer
 
 from connectors.cli.options import CommandParts, JsonOption, WorkerOption, parts_of, worker_of
-from connectors.cli.output import say, say_json
+from connectors.cli.output import note, say, say_json
 from connectors.clock import SYSTEM_CLOCK
 from connectors.errors import UsageError
 from connectors.progress.observer import observing
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from connectors.config.worker import WorkerConfig
     from connectors.metrics.source_lag import SourceLagOf
     from connectors.rest.context import RestContext
+    from connectors.rest.listeners import BoundListener
     from connectors.rest.service import MountedPage
     from connectors.runtime.supervised_connector import Connector
     from connectors.runtime.worker import Worker
@@ -87,6 +89,8 @@ def _run(
             "There is no connector to run: no file is named.",
             "Name connector files; a worker without them waits for connectors over REST, where it has listeners.",
         )
+    if not (listens or once):
+        note("Nothing listens: the worker file has no listeners. There is no page, no REST and no /metrics.")
     check_storage(config)
     bound = bind(config) if listens else ()
     log.info("starting", storage=worker_storage(config).location, connectors=[file.config.name for file in loaded])
@@ -104,11 +108,25 @@ def _run(
         worked = (parts.worker or Worker)(config, herder, clock, observer, spark, files)
         held.hand_to(worked.on_stop)
         with (
-            listening(config, herder, lambda: worked.health, bound, lambda url: say(f"listening on {url}"), page=_page),
+            listening(config, herder, lambda: worked.health, bound, partial(_say_listens, config, bound), page=_page),
             files.watching(worked.reload),
         ):
             code = worked.run(once=once, lives_on=lives_on)
     return worked, code, herder.connectors()
+
+
+def _say_listens(config: WorkerConfig, bound: Sequence[BoundListener], url: str) -> None:
+    """Says that the listener at `url` answers, and at which addresses below it what is found."""
+    from connectors.rest.service import ADMIN
+
+    say(f"listening on {url}")
+    if any(each.url == url and each.key == ADMIN for each in bound):
+        say(f"  loggers  {url}/admin/loggers")
+        return
+    if config.ui_enable:
+        say(f"  page     {url}/ui")
+    say(f"  REST     {url}/connectors")
+    say(f"  metrics  {url}/metrics")
 
 
 def _page(context: RestContext, lag: SourceLagOf) -> MountedPage:

@@ -58,11 +58,17 @@ def tail(
     with suppress(KeyboardInterrupt):  # Ctrl-C is the way to end it
         from connectors.operations import tail as operation
 
-        def silent(records: int | None) -> None:
-            note(waiting(topic, records, from_beginning=from_beginning))
+        def begun(offsets: int | None) -> None:
+            note(beginning(topic if partition is None else f"{topic}-{partition}", offsets, is_whole=from_beginning))
+
+        def silent() -> None:
+            if from_beginning:
+                note(f"No record has come for a second; waiting for more of {topic}. Ctrl-C ends it.")
 
         clock = SYSTEM_CLOCK
-        polls = operation.tail(config, topic, clock, silent, partition, key, limit, from_beginning=from_beginning)
+        polls = operation.tail(
+            config, topic, clock, begun, silent, partition, key, limit, from_beginning=from_beginning
+        )
         with closing(polls):
             write(polls, text=text)
 
@@ -77,14 +83,17 @@ def write(polls: Iterable[Sequence[Message]], *, text: bool = True) -> None:
             return
 
 
-def waiting(topic: str, records: int | None, *, from_beginning: bool) -> str:
-    """Returns the sentence that says what `tail` waits for, and how what is there is seen. `records`: offsets there."""
-    if from_beginning:
-        return f"No record has come for a second; waiting for more of {topic}. Ctrl-C ends it."
-    if records == 0:
-        return f"{topic} is empty; waiting for its first record. Ctrl-C ends it."
-    there = "What is there already" if records is None else f"What is there already ({records:,} offsets)"
-    return f"Waiting for new records of {topic}. {there} is printed with --from-beginning. Ctrl-C ends it."
+def beginning(source: str, offsets: int | None, *, is_whole: bool) -> str:
+    """Returns the sentence that says at which record of a topic or partition `tail` begins, and how it does elsewhere.
+
+    `offsets` are those that are there; None if brokers do not say how many.
+    """
+    if offsets == 0:
+        return f"{source} is empty; waiting for its first record. Ctrl-C ends it."
+    there = "" if offsets is None else f" ({offsets:,} offset{'s' * (offsets > 1)})"
+    if is_whole:
+        return f"From the beginning of {source}{there}, then what comes; without --from-beginning only what comes."
+    return f"From the end of {source}: what comes now. --from-beginning prints what is there{there}. Ctrl-C ends it."
 
 
 def line(message: Message, *, text: bool = True) -> TopicRecord:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import select
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from compactor.errors import KeyfoldError
 from connectors.cli.commands.connectors import Asked, asks_worker
 from connectors.cli.options import JsonOption
 from connectors.cli.output import say, say_json
 from connectors.cli.views.top import KEYS, NAMES, ORDERS, TopRow, TopSample, TopState, rows, text, values_of
+from connectors.cli.views.top_screen import TopSeen, after, fitting_rows, keys_in, moved, notice, screen
 from connectors.clock import SYSTEM_CLOCK, Durations
 from connectors.errors import UsageError
 from connectors.progress.terminal import is_terminal
@@ -23,7 +26,8 @@ if TYPE_CHECKING:
     from connectors.rest.client import RestClient
 
 _PATH: Final = "/connectors?expand=status"
-_HELP: Final = "sort: " + "  ".join(f"{key} {name}" for key, name in KEYS.items()) + "  q quit"
+_KEY_BYTES: Final = 64
+"""Bytes of keys that are read at once: a held key sends some ten in the time of a look."""
 
 
 def _orders(incomplete: str) -> list[str]:
@@ -51,8 +55,8 @@ def top(
 ) -> None:
     """Shows a worker's connectors again and again: state, lag, freshness, rates, folds, dead letters, errors.
 
-    On a terminal a letter changes the order and q ends. In a pipe, and with --once, it prints one table with
-    the rates of one interval.
+    On a terminal a letter changes the order, arrows and Page Down show more rows, and q ends. A worker that does not
+    answer is asked on. In a pipe, and with --once, it prints one table with the rates of one interval.
 
     Examples:
         keyfold top
@@ -70,7 +74,8 @@ def top(
             else:
                 say(text(shown))
             return
-        _show(client, sort, interval)
+        with suppress(KeyboardInterrupt):  # a way to end it, as q
+            _show(Samples(client, interval), sort)
 
 
 def sample(client: RestClient, clock: Durations) -> TopSample:
@@ -98,33 +103,62 @@ def sample(client: RestClient, clock: Durations) -> TopSample:
     return TopSample(at_ms, states, values_of(series))
 
 
-def _show(client: RestClient, sort: str, interval: float) -> None:
+class Samples:
+    """Asks a worker again and again on a thread: one that does not answer holds up no key.
+
+    `wakes` is the file descriptor that can be read after each answer. The thread ends with the process.
+    """
+
+    def __init__(self, client: RestClient, interval_s: float) -> None:
+        self.seen = TopSeen(sample(client, SYSTEM_CLOCK))  # replaced by the thread
+        self.wakes, self._wake = os.pipe()
+        self._client = client
+        self._interval_ms = int(interval_s * 1000)
+        threading.Thread(target=self._ask, name="top", daemon=True).start()
+
+    def _ask(self) -> None:
+        while True:
+            SYSTEM_CLOCK.sleep_ms(self._interval_ms)
+            outcome: TopSample | str
+            try:
+                outcome = sample(self._client, SYSTEM_CLOCK)
+            except KeyfoldError as error:
+                outcome = error.message
+            self.seen = after(self.seen, outcome, SYSTEM_CLOCK.monotonic_ms())
+            os.write(self._wake, b".")
+
+
+def _show(samples: Samples, sort: str) -> None:
     """Shows rows on the terminal until q."""
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
 
-    console = Console()
+    console, first = Console(), 0
     with _keys(), Live(console=console, screen=True, auto_refresh=False) as live:
-        before, now = None, sample(client, SYSTEM_CLOCK)
-        due_ms = SYSTEM_CLOCK.monotonic_ms() + int(interval * 1000)
         while True:
-            shown: list[TopRow] = sorted(rows(before, now), key=ORDERS[sort])
-            lines = f"{text(shown, console.width)}\n\n{_HELP}"
+            seen = samples.seen
+            shown: list[TopRow] = sorted(rows(seen.before, seen.now), key=ORDERS[sort])
+            width, height = console.size
+            said = notice(seen, SYSTEM_CLOCK.monotonic_ms())
+            lines = screen(shown, width, height, first, said)
             live.update(Text.from_ansi(lines, no_wrap=True, overflow="crop"), refresh=True)
-            key = _pressed((due_ms - SYSTEM_CLOCK.monotonic_ms()) / 1000)
-            if key in ("q", ""):
-                return
-            sort = KEYS.get(key or sort[0], sort)
-            if SYSTEM_CLOCK.monotonic_ms() >= due_ms:
-                before, now = now, sample(client, SYSTEM_CLOCK)
-                due_ms = SYSTEM_CLOCK.monotonic_ms() + int(interval * 1000)
+            for key in _pressed(samples.wakes):
+                if key == "q":
+                    return
+                sort = KEYS.get(key, sort)
+                first = moved(first, key, fitting_rows(shown, height), len(shown))
 
 
-def _pressed(seconds: float) -> str | None:
-    """Returns the key that is pressed within `seconds`, None for none, "" if the terminal has gone."""
-    ready, _, _ = select.select([sys.stdin], [], [], max(seconds, 0))
-    return os.read(sys.stdin.fileno(), 1).decode(errors="replace") if ready else None
+def _pressed(wakes: int) -> list[str]:
+    """Waits a second at most for keys, or for `wakes`; returns the keys, q if the terminal has gone."""
+    ready, _, _ = select.select([sys.stdin, wakes], [], [], 1.0)
+    if wakes in ready:
+        os.read(wakes, _KEY_BYTES)
+    if sys.stdin not in ready:
+        return []
+    pressed = os.read(sys.stdin.fileno(), _KEY_BYTES)
+    return keys_in(pressed) if pressed else ["q"]
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from connectors.progress.terminal import table
+from connectors.progress.terminal import columns_of, cut, table
 from connectors.terminal_text import one_line
 
 READ: Final = "keyfold_records_read_total"
@@ -144,29 +144,39 @@ KEYS: Final = {name[0]: name for name in ORDERS}
 
 def text(shown: Sequence[TopRow], width: int | None = None) -> str:
     """Returns a table, then the error of each connector that has one; no line wider than `width`, if there is one."""
+    errors = error_lines(shown, width)
+    return "\n".join([*table_lines(shown, width), *([""] if errors else []), *errors])
+
+
+def error_lines(shown: Iterable[TopRow], width: int | None = None) -> list[str]:
+    """Returns a line for each connector that has an error, of at most `width` columns."""
+    return [cut(f"{one_line(row.connector)}: {one_line(row.error)}", width) for row in shown if row.error]
+
+
+def table_lines(shown: Sequence[TopRow], width: int | None = None) -> list[str]:
+    """Returns the headers and a line for each row, of at most `width` columns: some fall away, and names are cut."""
     hidden = 0
     while True:
         headers = [name for name in _HEADERS if name not in _FALL_AWAY[:hidden]]
         lines = [_cells(row, headers, None) for row in shown]
         spare = 0 if width is None else width - _width(headers, lines)
-        longest = max((len(str(line[0])) for line in lines), default=0)
+        longest = max((columns_of(line[0]) for line in lines), default=0)
         least = max(min(longest, _SHORTEST_NAME), len(_HEADERS[0]))
         if spare >= 0 or longest + spare >= least or hidden == len(_FALL_AWAY):
             break
         hidden += 1
-    cut = None if spare >= 0 else max(longest + spare, least)
-    errors = [_cut(f"{one_line(row.connector)}: {one_line(row.error)}", width) for row in shown if row.error]
-    return "\n".join([table(headers, [_cells(row, headers, cut) for row in shown]), *([""] if errors else []), *errors])
+    name_width = None if spare >= 0 else max(longest + spare, least)
+    return table(headers, [_cells(row, headers, name_width) for row in shown]).split("\n")
 
 
-def _width(headers: Sequence[str], lines: Sequence[Sequence[object]]) -> int:
-    widths = (max(len(name), *(len(str(line[at])) for line in lines), 0) for at, name in enumerate(headers))
+def _width(headers: Sequence[str], lines: Sequence[Sequence[str]]) -> int:
+    widths = (max(len(name), *(columns_of(line[at]) for line in lines), 0) for at, name in enumerate(headers))
     return sum(widths) + 2 * (len(headers) - 1)
 
 
-def _cells(row: TopRow, headers: Sequence[str], cut: int | None) -> list[object]:
+def _cells(row: TopRow, headers: Sequence[str], name_width: int | None) -> list[str]:
     values = (
-        _cut(one_line(row.connector), cut),
+        cut(one_line(row.connector), name_width),
         one_line(row.state),
         _count(row.lag_records),
         _number(row.lag_seconds),
@@ -185,7 +195,3 @@ def _count(value: int | None) -> str:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:,.1f}"
-
-
-def _cut(shown: str, width: int | None) -> str:
-    return shown if width is None or len(shown) <= width else shown[: max(width - 1, 0)] + "…"

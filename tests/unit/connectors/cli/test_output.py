@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
+from connectors.cli import output
 from connectors.cli.output import JsonLines
 from connectors.terminal_text import readable
 
@@ -32,3 +33,18 @@ def test_a_reader_that_has_gone_is_noticed(monkeypatch: pytest.MonkeyPatch) -> N
 def test_bytes_are_shown_as_text_where_they_are_text(data: bytes | None, shown: object) -> None:
     """UTF-8 reads as text; anything else is an object with base64, so the two cannot be mixed up."""
     assert json.loads(msgspec.json.encode(readable(data))) == shown
+
+
+@pytest.mark.parametrize(
+    ("is_shown", "written"), [(True, "1 done\r\x1b[K2 done\r\x1b[Kthe end\n"), (False, "the end\n")]
+)
+def test_long_work_is_a_line_that_moves(
+    is_shown: bool, written: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a terminal a line is replaced by the next, and goes before something else is said; a pipe gets none."""
+    monkeypatch.setattr(output, "is_terminal", lambda _: is_shown)
+    steps = output.Steps(10, lambda done: f"{done // 10} done")
+    for done in (3, 10, 19, 20):
+        steps(done)
+    output.note("the end")
+    assert capsys.readouterr().err == written

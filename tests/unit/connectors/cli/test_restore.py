@@ -42,4 +42,4 @@ def test_the_page_and_the_help_show_the_same_command() -> None:
     words = set(re.findall(r"--[a-z][a-z-]+", section))
     assert words
     assert {word for word in words if word not in shown} == set()
-    assert "For example: keyfold restore snapshots/customers/customers --topic customers.restored --create" in shown
+    assert "Examples: keyfold restore snapshots/customers/customers --topic restored --create" in shown

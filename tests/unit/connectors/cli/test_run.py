@@ -6,12 +6,16 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from connectors.cli.commands.run import _say_listens
 from connectors.cli.options import CommandParts
+from connectors.config.files import load_worker
 from connectors.jvm.java import find_java
+from connectors.rest.service import ADMIN
 from tests.support.cli import (
     NAME,
     NOBODY,
@@ -122,3 +126,30 @@ def test_without_java_nothing_is_begun(tmp_path: Path, monkeypatch: pytest.Monke
     version = catalog.version
     catalog.refresh()
     assert catalog.version == version
+
+
+@pytest.mark.parametrize(
+    ("url", "more", "said"),
+    [
+        ("http://h:1", {}, ["page     http://h:1/ui", "REST     http://h:1/connectors", "metrics  http://h:1/metrics"]),
+        ("http://h:1", {"ui.enable": "false"}, ["REST     http://h:1/connectors", "metrics  http://h:1/metrics"]),
+        ("http://h:2", {}, ["loggers  http://h:2/admin/loggers"]),
+    ],
+)
+def test_what_listens_is_said_with_its_addresses(
+    tmp_path: Path, url: str, more: dict[str, str], said: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Page, REST and metrics of a listener; the one of admins has the loggers alone."""
+    config = load_worker(worker_file(tmp_path, **more))
+    bound: Any = [SimpleNamespace(url="http://h:1", key="listeners"), SimpleNamespace(url="http://h:2", key=ADMIN)]
+    _say_listens(config, bound, url)
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert first == f"listening on {url}"
+    assert [line.strip() for line in lines] == said
+
+
+def test_a_worker_that_nobody_can_ask_says_so(tmp_path: Path) -> None:
+    """Without listeners there is neither page nor REST."""
+    parts = CommandParts(spark_start=lambda *_: up(), worker=_Worker().make)
+    done = invoke("run", connector_file(tmp_path), "--worker", worker_file(tmp_path), parts=parts)
+    assert "Nothing listens: the worker file has no listeners." in done.stderr

@@ -251,7 +251,7 @@ def test_help_of_a_group_shows_what_it_does_itself(group: str) -> None:
 def test_each_command_has_an_example(command: str) -> None:
     """Its help shows how it is called."""
     shown = " ".join(invoke("snapshot", command, "--help").stdout.split())
-    assert f"For example: keyfold snapshot {'' if command == 'take' else command}".strip() in shown
+    assert f"Examples: keyfold snapshot {'' if command == 'take' else command}".strip() in shown
     assert all(option in shown for option in ("--json", "--worker"))
 
 

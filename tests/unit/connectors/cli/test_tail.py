@@ -9,7 +9,7 @@ from unittest.mock import Mock
 
 import msgspec
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from structlog.testing import capture_logs
 
 from compactor.errors import KeyfoldError
@@ -192,44 +192,48 @@ def test_no_broker_is_exit_code_4(tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 
 
 class _Marks:
-    """A consumer that brings nothing; each partition has 5 offsets."""
+    """A consumer of partitions that have 5 offsets each."""
 
     def get_watermark_offsets(self, _partition: object, timeout: float) -> tuple[int, int]:
         assert timeout > 0
         return 2, 7
 
 
+def test_offsets_of_all_partitions_are_counted() -> None:
+    """What is there already is the sum; a broker that does not say it makes it unknown."""
+    partitions = [TopicPartition("t", number) for number in (0, 1)]
+    assert tail._offsets(_Marks(), partitions, ManualClock()) == 10  # type: ignore[arg-type]
+    silent = Mock(get_watermark_offsets=Mock(side_effect=AWAY))
+    assert tail._offsets(silent, partitions, ManualClock()) is None
+
+
 @pytest.mark.parametrize(
-    ("from_beginning", "said"),
+    ("offsets", "is_whole", "said"),
     [
-        (False, "Waiting for new records of t. What is there already (10 offsets) is printed with --from-beginning."),
-        (True, "No record has come for a second; waiting for more of t."),
+        (10, False, "From the end of t: what comes now. --from-beginning prints what is there (10 offsets)."),
+        (1, False, "From the end of t: what comes now. --from-beginning prints what is there (1 offset)."),
+        (None, False, "From the end of t: what comes now. --from-beginning prints what is there."),
+        (10, True, "From the beginning of t (10 offsets), then what comes; without --from-beginning only what comes."),
+        (0, False, "t is empty; waiting for its first record."),
+        (0, True, "t is empty; waiting for its first record."),
     ],
 )
-def test_silence_is_explained_once(from_beginning: bool, said: str) -> None:
-    """A second after the last record, on stderr: what is waited for, and how what is there already is seen."""
-    clock, consumer, told = ManualClock(), _Marks(), list[str]()
-    silence = tail.Silence(
-        consumer,  # type: ignore[arg-type]
-        "t",
-        [0, 1],
-        clock,
-        lambda records: told.append(command.waiting("t", records, from_beginning=from_beginning)),
-    )
+def test_it_says_where_it_begins(offsets: int | None, is_whole: bool, said: str) -> None:
+    """The sentence also says how to begin elsewhere."""
+    assert command.beginning("t", offsets, is_whole=is_whole).startswith(said)
+
+
+def test_silence_is_explained_once() -> None:
+    """A second after the last record."""
+    clock, told = ManualClock(), list[int]()
+    silence = tail.Silence(clock, lambda: told.append(clock.at_ms))
+    begin_ms = clock.at_ms
     clock.advance(900)
     silence.polled(1)
     clock.advance(900)
     silence.polled(0)
     assert told == []
-    clock.advance(100)
-    silence.polled(0)
-    assert told[0].startswith(said)
-    clock.advance(60_000)
-    silence.polled(0)
-    assert len(told) == 1
-
-
-def test_a_topic_without_records_is_called_empty() -> None:
-    """There is nothing that --from-beginning would print."""
-    assert command.waiting("t", 0, from_beginning=False).startswith("t is empty; waiting for its first record.")
-    assert "offsets" not in command.waiting("t", None, from_beginning=False)
+    for _ in range(3):
+        clock.advance(100)
+        silence.polled(0)
+    assert told == [begin_ms + 1_900]

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +12,7 @@ from connectors.cli.commands.top import sample as asked_sample
 from connectors.cli.views.top import ORDERS, TopSample, TopState, rows, text, values_of
 from connectors.errors import UnreachableError
 from connectors.rest.client import RestClient
-from tests.support.cli import command, environment, invoke
+from tests.support.cli import invoke
 from tests.support.clocks import ManualClock
 from tests.support.echo_server import echo_server
 from tests.support.rest import RestWorker, rest_worker
@@ -90,26 +87,6 @@ def test_once_prints_one_table(worker: RestWorker) -> None:
     told = json.loads(invoke("top", "--json", "--interval", "0.1", "--url", worker.url).stdout)
     assert [each["connector"] for each in told["connectors"]] == ["orders"]
     assert invoke("top", "--sort", "colour", "--url", worker.url).exit_code == 2
-
-
-def test_q_ends_it_on_a_terminal(worker: RestWorker) -> None:
-    """It shows the connectors until q is pressed, and leaves the terminal as it was."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        command("top", "--url", worker.url),
-        env=environment(TERM="xterm"),
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-    )
-    os.close(theirs)
-    seen = b""
-    while b"q quit" not in seen:
-        seen += os.read(ours, 65_536)
-    os.write(ours, b"nq")
-    assert process.wait(30) == 0
-    assert b"orders" in seen
-    os.close(ours)
 
 
 def test_rates_are_by_the_time_of_the_metrics() -> None:
