@@ -177,16 +177,17 @@ for heading in GROUPS:
 
 
 def _add_group(group: typer.Typer, kind: type[CommandGroup]) -> None:
-    """Adds a group of commands; the first example of each is one of the group."""
-    firsts: list[str] = []
+    """Adds a group of commands; its examples are the first of each, and all of what it does itself."""
+    examples: list[str] = []
     for registered in group.registered_commands:
         registered.cls = Command
         if registered.help is None and registered.callback is not None:
             registered.help = help_of(registered.callback)
             registered.epilog = epilog_of(examples_of(registered.callback))
-        firsts += examples_in(registered.epilog)[:1]
+        own = registered.callback is not None and registered.callback.__name__ == TakingGroup.default
+        examples += examples_in(registered.epilog)[: None if own else 1]
     heading = _heading(group.info.name or "")
-    app.add_typer(group, cls=kind, epilog=epilog_of(firsts), rich_help_panel=heading)
+    app.add_typer(group, cls=kind, epilog=epilog_of(examples), rich_help_panel=heading)
 
 
 for several, kind in (

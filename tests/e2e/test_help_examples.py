@@ -20,7 +20,7 @@ from connectors.cli.commands.connectors import URL_VARIABLE
 from connectors.dev.embedded_kafka import EmbeddedKafka, free_port
 from connectors.errors import EXIT_OK, EXIT_PENDING
 from tests.support.cli import command, environment, invoke, write_json
-from tests.support.deployment import Process
+from tests.support.deployment import PROCESS_TIMEOUT_S, Process
 from tests.support.examples import examples_by_command
 from tests.support.kafka import create_topic, produce, wait_until
 from tests.support.spark_settings import FAST_START
@@ -128,7 +128,7 @@ class Reader:
     def _interrupted(self, arguments: list[str]) -> tuple[int, str]:
         with Process(arguments, self.folder / "printed.log", {}) as process:
             before = len(process.printed())
-            wait_until(lambda: len(process.printed()) > before, f"{arguments} prints something")
+            wait_until(lambda: len(process.printed()) > before, f"{arguments} prints something", PROCESS_TIMEOUT_S)
             return self._end(process), process.printed()[before:]
 
     @staticmethod

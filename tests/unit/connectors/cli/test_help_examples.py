@@ -29,6 +29,11 @@ def test_a_group_shows_an_example_of_each_command(group: str) -> None:
     assert {examples[0] for examples in below} <= set(EXAMPLES[group])
 
 
+def test_a_group_shows_all_examples_of_what_it_does_itself() -> None:
+    """There is no other help that would show them."""
+    assert "keyfold erase customers.json --key ann --receipt receipt.json" in EXAMPLES["erase"]
+
+
 def test_examples_use_the_same_files() -> None:
     """A reader who has one folder with customers.json can try all that need a connector file."""
     words = {word for examples in EXAMPLES.values() for each in examples for word in shlex.split(each)}
