@@ -46,14 +46,14 @@ def show(value: Any, text: Callable[[], str], *, as_json: bool) -> None:
 class Steps:
     """Says on stderr how much of long work is done, in a line that moves; nothing if stderr is no terminal.
 
-    `text` makes the sentence of it, whenever a further `step` is done.
+    `text` makes the sentence of it, whenever a further `step` is done. `is_shown`: whether stderr is taken for one.
     """
 
-    def __init__(self, step: int, text: Callable[[int], str]) -> None:
+    def __init__(self, step: int, text: Callable[[int], str], *, is_shown: bool | None = None) -> None:
         self._step = step
         self._text = text
         self._said = 0
-        self._is_shown = is_terminal(sys.stderr)
+        self._is_shown = is_terminal(sys.stderr) if is_shown is None else is_shown
 
     def __call__(self, done: int) -> None:
         """Takes how much is done so far."""

@@ -62,7 +62,7 @@ def tail(
         numbers = chosen(topic, partitions(consumer, topic), partition)
         start = OFFSET_BEGINNING if from_beginning else OFFSET_END
         consumer.assign([TopicPartition(topic, number, start) for number in numbers])
-        begun(_offsets(consumer, [TopicPartition(topic, number) for number in numbers], clock))
+        begun(count_offsets(consumer, [TopicPartition(topic, number) for number in numbers], clock))
         yield from follow(consumer, limit, key, TopicWatch(consumer, topic, clock).look, Silence(clock, silent).polled)
 
 
@@ -139,7 +139,7 @@ class BrokerWarnings:
             log.warning("no broker answers, reading goes on once one does", error=broker_text(error))
 
 
-def _offsets(consumer: Consumer, partitions: Iterable[TopicPartition], clock: Clock) -> int | None:
+def count_offsets(consumer: Consumer, partitions: Iterable[TopicPartition], clock: Clock) -> int | None:
     """Counts the offsets of `partitions`; None if brokers do not say it within _COUNT_MS."""
     until_ms, total = clock.monotonic_ms() + _COUNT_MS, 0
     for partition in partitions:

@@ -108,14 +108,14 @@ def _run(
         worked = (parts.worker or Worker)(config, herder, clock, observer, spark, files)
         held.hand_to(worked.on_stop)
         with (
-            listening(config, herder, lambda: worked.health, bound, partial(_say_listens, config, bound), page=_page),
+            listening(config, herder, lambda: worked.health, bound, partial(say_listens, config, bound), page=_page),
             files.watching(worked.reload),
         ):
             code = worked.run(once=once, lives_on=lives_on)
     return worked, code, herder.connectors()
 
 
-def _say_listens(config: WorkerConfig, bound: Sequence[BoundListener], url: str) -> None:
+def say_listens(config: WorkerConfig, bound: Sequence[BoundListener], url: str) -> None:
     """Says that the listener at `url` answers, and at which addresses below it what is found."""
     from connectors.rest.service import ADMIN
 

@@ -75,7 +75,7 @@ def top(
                 say(text(shown))
             return
         with suppress(KeyboardInterrupt):  # a way to end it, as q
-            _show(Samples(client, interval), sort)
+            _show(TopSampler(client, interval), sort)
 
 
 def sample(client: RestClient, clock: Durations) -> TopSample:
@@ -103,7 +103,7 @@ def sample(client: RestClient, clock: Durations) -> TopSample:
     return TopSample(at_ms, states, values_of(series))
 
 
-class Samples:
+class TopSampler:
     """Asks a worker again and again on a thread: one that does not answer holds up no key.
 
     `wakes` is the file descriptor that can be read after each answer. The thread ends with the process.
@@ -128,7 +128,7 @@ class Samples:
             os.write(self._wake, b".")
 
 
-def _show(samples: Samples, sort: str) -> None:
+def _show(samples: TopSampler, sort: str) -> None:
     """Shows rows on the terminal until q."""
     from rich.console import Console
     from rich.live import Live

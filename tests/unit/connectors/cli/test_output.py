@@ -38,12 +38,9 @@ def test_bytes_are_shown_as_text_where_they_are_text(data: bytes | None, shown: 
 @pytest.mark.parametrize(
     ("is_shown", "written"), [(True, "1 done\r\x1b[K2 done\r\x1b[Kthe end\n"), (False, "the end\n")]
 )
-def test_long_work_is_a_line_that_moves(
-    is_shown: bool, written: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_long_work_is_a_line_that_moves(is_shown: bool, written: str, capsys: pytest.CaptureFixture[str]) -> None:
     """On a terminal a line is replaced by the next, and goes before something else is said; a pipe gets none."""
-    monkeypatch.setattr(output, "is_terminal", lambda _: is_shown)
-    steps = output.Steps(10, lambda done: f"{done // 10} done")
+    steps = output.Steps(10, lambda done: f"{done // 10} done", is_shown=is_shown)
     for done in (3, 10, 19, 20):
         steps(done)
     output.note("the end")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from connectors.cli.commands.run import _say_listens
+from connectors.cli.commands.run import say_listens
 from connectors.cli.options import CommandParts
 from connectors.config.files import load_worker
 from connectors.jvm.java import find_java
@@ -142,7 +142,7 @@ def test_what_listens_is_said_with_its_addresses(
     """Page, REST and metrics of a listener; the one of admins has the loggers alone."""
     config = load_worker(worker_file(tmp_path, **more))
     bound: Any = [SimpleNamespace(url="http://h:1", key="listeners"), SimpleNamespace(url="http://h:2", key=ADMIN)]
-    _say_listens(config, bound, url)
+    say_listens(config, bound, url)
     first, *lines = capsys.readouterr().out.splitlines()
     assert first == f"listening on {url}"
     assert [line.strip() for line in lines] == said

@@ -202,9 +202,9 @@ class _Marks:
 def test_offsets_of_all_partitions_are_counted() -> None:
     """What is there already is the sum; a broker that does not say it makes it unknown."""
     partitions = [TopicPartition("t", number) for number in (0, 1)]
-    assert tail._offsets(_Marks(), partitions, ManualClock()) == 10  # type: ignore[arg-type]
+    assert tail.count_offsets(_Marks(), partitions, ManualClock()) == 10  # type: ignore[arg-type]
     silent = Mock(get_watermark_offsets=Mock(side_effect=AWAY))
-    assert tail._offsets(silent, partitions, ManualClock()) is None
+    assert tail.count_offsets(silent, partitions, ManualClock()) is None
 
 
 @pytest.mark.parametrize(
