@@ -144,18 +144,20 @@ class Reader:
 
 
 @pytest.fixture(scope="module")
-def reader(broker: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
-    for topic, partitions in (("customers", 2), ("orders", 1)):
-        create_topic(broker.bootstrap, topic, partitions=partitions)
-    keys = "ann", "bob", "eve"
-    produce(broker.bootstrap, "customers", [(0, keys[n % 3].encode(), f"order {n}".encode()) for n in range(30)])
-    produce(broker.bootstrap, "customers", [(1, b"joe", b"order 30"), (1, None, b"a record without a key")])
-    produce(broker.bootstrap, "orders", [(0, b"7", b"paid")])
-    reader = Reader(tmp_path_factory.mktemp("reader"), broker.bootstrap)
-    try:
-        yield reader
-    finally:
-        reader.end_worker()
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
+    """With a broker of its own: other tests have topics of the examples' names too."""
+    with EmbeddedKafka(tmp_path_factory.mktemp("kafka")) as broker:
+        for topic, partitions in (("customers", 2), ("orders", 1)):
+            create_topic(broker.bootstrap, topic, partitions=partitions)
+        keys = "ann", "bob", "eve"
+        produce(broker.bootstrap, "customers", [(0, keys[n % 3].encode(), f"order {n}".encode()) for n in range(30)])
+        produce(broker.bootstrap, "customers", [(1, b"joe", b"order 30"), (1, None, b"a record without a key")])
+        produce(broker.bootstrap, "orders", [(0, b"7", b"paid")])
+        reader = Reader(tmp_path_factory.mktemp("reader"), broker.bootstrap)
+        try:
+            yield reader
+        finally:
+            reader.end_worker()
 
 
 @pytest.mark.parametrize("example", list(_cases()))
