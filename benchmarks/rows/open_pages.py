@@ -27,6 +27,8 @@ OVERVIEWS: Final = 9
 ROUNDS: Final = 4
 WINDOW_S: Final = 30.0
 """Windows with pages and without take turns: what else the worker and the machine do is in both."""
+_SHOWN_S: Final = 6.0
+"""Until the pages were sent whole, and what changes comes."""
 _TIMEOUT_S: Final = 60.0
 
 
@@ -51,10 +53,6 @@ def open_pages(bootstrap: str) -> dict[str, float]:
                     raise RuntimeError("the pages were sent nothing")
     without, with_pages = (statistics.median(used[each]) for each in (False, True))
     return {"without, % of a core": without, "with, % of a core": with_pages, "% of a core": with_pages - without}
-
-
-_SHOWN_S: Final = 6.0
-"""Until the pages were sent whole, and what changes comes."""
 
 
 def _percent(running: Running) -> float:

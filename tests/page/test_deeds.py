@@ -31,7 +31,7 @@ SIMPLE = (
     Deed("Stop", "RUNNING", "STOPPED", "lets go of what it holds"),
     Deed("Restart", "RUNNING", "RUNNING", "It is being started again"),
     Deed("Clean now", "RUNNING", "RUNNING", "old"),
-    Deed("Snapshot now", "RUNNING", "RUNNING", "Took 1 snapshots with"),
+    Deed("Snapshot now", "RUNNING", "RUNNING", "Took 1 snapshot with"),
 )
 
 
@@ -66,7 +66,7 @@ def test_a_resync_is_confirmed_first(person: Person) -> None:
     expect(person.page.locator("main")).to_contain_text("Reads every source topic again from its start")
     person.hand.tick(person.page, person.page.get_by_role("checkbox"))
     person.press("Resync")
-    person.is_told("Resync: done", "2 partitions are read again from their start")
+    person.is_told("Resync: done", "2 partitions are read again from the start")
     person.shop.worker.until_state(name, "RUNNING")
 
 

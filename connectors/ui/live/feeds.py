@@ -10,7 +10,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 from urllib.parse import parse_qsl
 
 import structlog
@@ -102,6 +102,8 @@ class LiveFeeds:
         # A page is made for this user, whom there is not: its token is replaced by that of who looks.
         self._nobody = secrets.token_hex(16)
         self._feeds: dict[_FeedKey, _Feed] = {}
+        # Streams that are sent, also those of feeds that are over.
+        self._streams = 0
         self._maker: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         # Whether the worker ends; the event is set then, on the event loop.
@@ -132,23 +134,35 @@ class LiveFeeds:
 
     @contextmanager
     def joined(self, request: Request, make: MakesPage) -> Iterator[_Feed]:
-        """Yields the feed of the page that a request asks for. Raises BusyError if too many pages are open."""
-        open_now = sum(feed.viewers for feed in self._feeds.values())
-        if open_now >= self._limits.streams or self._is_over:
-            said = f"{open_now} pages are renewed, as many as the worker renews at once."
+        """Yields the feed of the page that a request asks for.
+
+        Raises:
+            BusyError: as many pages are open as may be, or the worker ends.
+        """
+        if self._is_over:
+            raise BusyError("The worker ends, and renews no pages.", "Load the page again once the worker runs.")
+        if self._streams >= self._limits.streams:
+            said = f"{self._streams} pages are renewed, as many as the worker renews at once."
             raise BusyError(said, "Close some, or load the page again by hand.")
         asked = self._asked_by_nobody(request)
         query = sorted(parse_qsl(request.url.query))
         key = (request.url.path, tuple(query), visitor(request).is_admin)
         feed = self._feeds.setdefault(key, _Feed(lambda: make(asked)))
         feed.viewers += 1
+        self._streams += 1
         self._begin()
         try:
             yield feed
         finally:
             feed.viewers -= 1
-            if feed.viewers == 0 and self._feeds.get(key) is feed:
-                del self._feeds[key]
+            self._streams -= 1
+            if feed.viewers == 0:
+                self._forget(key, feed)
+
+    def _forget(self, key: _FeedKey, feed: _Feed) -> None:
+        """Hands the feed out no more; there may be another one for the page by now."""
+        if self._feeds.get(key) is feed:
+            del self._feeds[key]
 
     def _asked_by_nobody(self, request: Request) -> Request:
         """Returns the request without who has sent it, but for the role."""
@@ -179,8 +193,10 @@ class LiveFeeds:
         loop = asyncio.get_running_loop()
         while self._feeds and not self._is_over:
             began = loop.time()
-            for feed in [*self._feeds.values()]:
+            for key, feed in [*self._feeds.items()]:
                 await _make(feed)
+                if feed.is_over:
+                    self._forget(key, feed)
             rest_s = max(self._limits.every_s, RESTS * (loop.time() - began))
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._ended.wait(), rest_s)
@@ -207,11 +223,7 @@ class _Stream(StreamingResponse):
         self._feeds = feeds
         self._request = request
         self._make = make
-        super().__init__(self._nothing(), headers=_HEADERS, media_type=MEDIA_TYPE)
-
-    async def _nothing(self) -> AsyncIterator[Any]:
-        return
-        yield
+        super().__init__((), headers=_HEADERS, media_type=MEDIA_TYPE)  # the events come with the feed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a request."""

@@ -7,6 +7,7 @@
   if (!live || !live.dataset.stream || !window.EventSource || !window.Idiomorph) return;
 
   const AGAIN_MS = 30000; // a worker that has refused has 64 open pages, or is about to end
+  const RELOAD_MS = 5000; // a page that is over as soon as it is loaded must not load again in a loop
   const SILENT_MS = 6000; // a stream that ends is asked for again after 3 s, which nobody has to be told
   const callbacks = {
     // What a person types or chooses is his; the hidden token of a form is the worker's.
@@ -79,7 +80,8 @@
     source.addEventListener("parts", (each) => parts(JSON.parse(each.data)));
     source.addEventListener("over", () => {
       stop();
-      location.reload();
+      // performance.now() counts from when the page was loaded
+      later(Math.max(0, RELOAD_MS - performance.now()), () => location.reload());
     });
   }
 

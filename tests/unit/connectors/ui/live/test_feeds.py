@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+import structlog
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
@@ -237,7 +238,7 @@ def test_all_streams_end_with_the_worker_and_none_begins() -> None:
             await asyncio.sleep(0)
             watching.feeds.stop()
             assert await asyncio.wait_for(following, SOON_S) == b"ended"
-        with pytest.raises(BusyError), watching.look():
+        with pytest.raises(BusyError, match="The worker ends"), watching.look():
             raise AssertionError
 
     run(stopped())
@@ -262,20 +263,51 @@ def test_a_page_that_there_is_no_more_is_over() -> None:
     run(gone())
 
 
+def test_a_page_that_was_over_and_is_there_again_is_renewed() -> None:
+    """Also while somebody has not read that it was over; he counts as one who looks."""
+
+    async def again() -> None:
+        watching = Watching(LiveLimits(every_s=0.01, streams=2))
+
+        def no_more(_: int) -> str:
+            raise KeyfoldError("It is gone.", "Look elsewhere.")
+
+        with watching.look() as late:
+            await read(late)
+            await read(late)
+            watching.page.text = no_more
+            with watching.look() as events:
+                async with asyncio.timeout(SOON_S):
+                    assert b"event: over" in [each async for each in events][-1]
+            watching.page.text = lambda _: "there again"
+            with watching.look() as events:
+                await read(events)
+                assert b"there again" in await read(events)
+                with pytest.raises(BusyError, match="2 pages are renewed"), watching.look():
+                    raise AssertionError
+            assert b"event: over" in await read(late)
+
+    run(again())
+
+
 def test_a_defect_leaves_a_page_as_it_was() -> None:
-    """It is made again, and goes on once that works."""
+    """That is logged once; it is made again, and goes on once that works."""
 
     async def broken() -> None:
         watching = Watching()
 
-        def defect(number: int) -> str:
-            if number < 2:
-                raise ZeroDivisionError
-            return "mended"
+        def defect(_: int) -> str:
+            raise ZeroDivisionError
 
-        watching.page.text = defect
-        with watching.look() as events:
+        with watching.look() as events, structlog.testing.capture_logs() as logged:
             await read(events)
-            assert b"mended" in await read(events)
+            assert b"the same" in await read(events)
+            following = asyncio.ensure_future(anext(events))
+            watching.page.text = defect
+            await rounds(watching.page, 5)
+            assert not following.done()
+            assert [line["event"] for line in logged] == ["page is not renewed"]
+            watching.page.text = lambda _: "mended"
+            assert b"mended" in await asyncio.wait_for(following, SOON_S)
 
     run(broken())

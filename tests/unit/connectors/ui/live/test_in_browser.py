@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -122,6 +123,18 @@ def test_a_page_that_is_not_renewed_says_so(worker: RestWorker, browser: Browser
     page.wait_for_selector("text=The worker does not renew this page now.")
     assert "No connector yet" in page.inner_text("#live")
     page.close()
+
+
+def test_a_page_that_is_over_each_time_is_not_loaded_in_a_loop(worker: RestWorker, page: Page) -> None:
+    """Every few seconds at most, however soon its stream says so; and it is loaded again."""
+    loaded: list[float] = []
+    page.on("load", lambda _: loaded.append(time.monotonic()))
+    over = 'event: over\ndata: ""\n\n'
+    _streams(page, lambda route: route.fulfill(headers={"Content-Type": "text/event-stream"}, body=over))
+    page.goto(f"{worker.url}/ui")
+    with page.expect_event("load"):
+        pass
+    assert loaded[1] - loaded[0] > 4  # live.js: RELOAD_MS, less what loading took
 
 
 def _streams(page: Page, answer: Callable[[Route], object]) -> None:

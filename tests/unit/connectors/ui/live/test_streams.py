@@ -128,15 +128,14 @@ def test_as_many_pages_as_may_be_open_keep_nobody_out(worker: RestWorker) -> Non
 
 
 def test_a_worker_that_ends_does_not_wait_for_open_pages(tmp_path: Path) -> None:
-    """They are told, and ask again until it is there."""
+    """Each stream ends by itself: none is cut off, as a request is that takes longer than server.STOP_S."""
     with ExitStack() as stack:
         with rest_worker(tmp_path) as worker:
             viewers = [stack.enter_context(look(worker, "/ui")) for _ in range(10)]
             for viewer in viewers:
                 viewer.until("whole")
-            began = time.monotonic()
-        assert time.monotonic() - began < 1.5  # requests under way would have 2 s (server.STOP_S)
-        assert [[*viewer.events()] for viewer in viewers] == [[]] * 10
+        # What is cut off has no last chunk, which httpx raises for.
+        assert [{kind for kind, _ in viewer.events()} <= {"parts"} for viewer in viewers] == [True] * 10
 
 
 @pytest.mark.parametrize("path", ["/ui/new", "/ui/connectors/a/settings", "/"])
