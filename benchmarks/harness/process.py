@@ -103,15 +103,18 @@ class Running:
         self._note = note_started(self.process.pid)
         self.meter = Meter(self.process.pid)
 
-    def until(self, condition: Callable[[], bool]) -> float:
+    def until(self, condition: Callable[[], bool], longest_s: float = _LONGEST_S) -> float:
         """Waits for `condition`; returns the seconds since the start.
 
         Raises:
-            RuntimeError: the command ended before that, or four hours are over; has the end of the log.
+            RuntimeError: the command ended before that, or `longest_s` are over since its start; has the end of
+                the log.
         """
         while not condition():
-            if self.process.poll() is not None or time.monotonic() - self._began > _LONGEST_S:
+            if self.process.poll() is not None:
                 raise RuntimeError(f"ended with {self.process.poll()} before its goal:\n{_tail(self._log)}")
+            if time.monotonic() - self._began > longest_s:
+                raise RuntimeError(f"its goal is not reached {longest_s:g} s after the start:\n{_tail(self._log)}")
             time.sleep(_POLL_S)
         return time.monotonic() - self._began
 

@@ -18,6 +18,8 @@ from benchmarks.harness.topics import all_have_records, committed_to_end
 
 OUTPUT_BY_TOPIC: Final = "${topic}-out"
 """Names the output after the source, as a connector with several sources has to."""
+FIRST_S: Final = 900.0
+"""How long (s) until each connector has published: a hundred take some minutes. One that fails is not waited for."""
 
 
 class Keyfold:
@@ -109,6 +111,14 @@ class Connectors(Struct, frozen=True):
     def has_published(self) -> bool:
         """Whether each output topic has a committed record."""
         return all_have_records(self.bootstrap, self.outputs)
+
+    def until_published(self, longest_s: float = FIRST_S) -> float:
+        """Waits until each output topic has a committed record; returns the seconds since the start.
+
+        Raises:
+            RuntimeError: the worker ended before that, or `longest_s` are over; has the end of its log.
+        """
+        return self.running.until(self.has_published, longest_s)
 
     def published(self) -> Callable[[], bool]:
         """Returns a condition: all that the source topics hold at this call is published."""

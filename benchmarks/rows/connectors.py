@@ -43,7 +43,7 @@ def many(bootstrap: str, rate: float) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         with running_connectors(bootstrap, topics, folder) as worker:
-            first = worker.running.until(worker.has_published)
+            first = worker.until_published()
             load = Load(topics=topics, partitions=PARTITIONS, rate=rate, keys=KEYS)
             found = watch(_subject(worker, worker.outputs), load, folder / "signals", SETTLE_S, WINDOW_S)
     return {
@@ -57,7 +57,7 @@ def idle(bootstrap: str, connectors: int) -> dict[str, float]:
     """Measures what `idle` of one connector does, of a worker with so many connectors with nothing to read."""
     topics = filled_topics(bootstrap, _scaled(connectors))
     with tempfile.TemporaryDirectory() as folder, running_connectors(bootstrap, topics, Path(folder)) as worker:
-        first = worker.running.until(worker.has_published)
+        first = worker.until_published()
         return {**watch_idle(worker.running, IDLE_SETTLE_S, WINDOW_S), _FIRST: first}
 
 
@@ -72,7 +72,7 @@ def beside(bootstrap: str) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         with running_connectors(bootstrap, topics, folder) as worker:
-            worker.running.until(worker.has_published)
+            worker.until_published()
             load = Load(topics=topics[:-1], partitions=PARTITIONS, rate=RATE, keys=KEYS)
             took: list[float] = []
 

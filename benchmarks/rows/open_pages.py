@@ -41,7 +41,7 @@ def open_pages(bootstrap: str) -> dict[str, float]:
         tempfile.TemporaryDirectory() as folder,
         running_connectors(bootstrap, topics, Path(folder), worker_settings=listens) as worker,
     ):
-        worker.running.until(worker.has_published)
+        worker.until_published()
         worker.running.until(passed(IDLE_SETTLE_S))
         for _ in range(ROUNDS):
             used[False].append(_percent(worker.running))

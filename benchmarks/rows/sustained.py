@@ -107,7 +107,7 @@ def _watched(bootstrap: str, rate: float, lag_ms: int) -> Watched:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         with running_connectors(bootstrap, [topic], folder, settings) as worker:
-            worker.running.until(worker.has_published)
+            worker.until_published()
             subject = Subject(worker.running, bootstrap, worker.outputs, worker.published)
             window_s = 60 * minutes()
             return watch(subject, load, folder / "signals", min(SETTLE_S, window_s) + lag_ms / 1000, window_s)

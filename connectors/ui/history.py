@@ -69,6 +69,11 @@ class SampleHistory:
         """Takes no more."""
         self._thread.stop()
 
+    @property
+    def taken_ms(self) -> int | None:
+        """When the last sample was taken, by the monotonic clock (ms); None before the first."""
+        return self._taken_ms
+
     def of(self, name: str, since_ms: int = 0) -> Samples:
         """Returns the samples of the connector that has the name since `since_ms`."""
         with self._lock:

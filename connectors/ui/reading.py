@@ -16,6 +16,7 @@ from connectors.rest.views import config
 from connectors.runtime.supervised_connector import Connector
 from connectors.ui.deeds import Deeds
 from connectors.ui.detail import detail
+from connectors.ui.drawn_rows import DrawnRows
 from connectors.ui.history import SampleHistory
 from connectors.ui.live.feeds import LiveFeeds
 from connectors.ui.measurements import Measurements
@@ -48,6 +49,7 @@ class ReadingPages:
         self._tokens = tokens
         self._deeds = deeds
         self._history = history
+        self._rows = DrawnRows(history)
         self._live = live
 
     def routes(self) -> list[Route]:
@@ -73,7 +75,7 @@ class ReadingPages:
         now_ms = self._context.clock.now_ms()
         wanted = request.query_params.get("state", "")
         shown = overview(self._measurements.rows(), now_ms, wanted, _number(request, "page"))
-        return self.page(request, "overview.html", overview=shown, samples=self._history.of)
+        return self.page(request, "overview.html", overview=shown, drawn=self._rows.html)
 
     def connector(self, request: Request) -> Response:
         """Shows a connector."""

@@ -44,7 +44,7 @@ def sparkline(values: Sequence[float], what: str) -> Markup:
 
 @lru_cache(maxsize=MOST_LINES)
 def _line(values: tuple[float, ...], what: str) -> Markup:
-    """Draws a line once: open pages are made every two seconds, and a sample comes every ten."""
+    """Draws a line once: a connector's page is made every two seconds, and a sample comes every ten."""
     drawn = points(values)
     if len(drawn) < 2:
         return Markup('<span class="muted">—</span>')

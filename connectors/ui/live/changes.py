@@ -14,7 +14,9 @@ from msgspec import Struct
 
 BEGIN: Final = "<!--live-->"
 END: Final = "<!--/live-->"
-_PART: Final = re.compile(r'<!--part-->(\s*<\w+ id="([^"]+)".*?)<!--/part-->', re.DOTALL)
+_PART_BEGIN: Final = "<!--part-->"
+_PART_END: Final = "<!--/part-->"
+_ID: Final = re.compile(r'\s*<\w+ id="([^"]+)"')
 
 
 class RenewedText(Struct, frozen=True):
@@ -26,11 +28,22 @@ class RenewedText(Struct, frozen=True):
 
 
 def renewed(page: str) -> RenewedText:
-    """Returns what is renewed of a page's HTML. Raises ValueError if the page does not say that."""
+    """Returns what is renewed of a page's HTML. Raises ValueError if the page does not say that.
+
+    It is cut at the marks as fixed texts: an expression for a whole part took as long as all else of a page.
+    """
     begin, end = page.index(BEGIN), page.index(END)
     whole = page[begin:end]
-    pieces = _PART.split(whole)  # text, part, its id, text, part, its id, ..., text
-    return RenewedText(whole, tuple(pieces[1::3]), (*pieces[::3], *pieces[2::3]))
+    first, *others = whole.split(_PART_BEGIN)
+    parts, frame = [], [first]
+    for each in others:
+        part, mark, rest = each.partition(_PART_END)
+        named = _ID.match(part)
+        if named is None or not mark:
+            raise ValueError("a part of the page has no id or no end")
+        parts.append(part)
+        frame += (named[1], rest)
+    return RenewedText(whole, tuple(parts), tuple(frame))
 
 
 def change(before: RenewedText | None, now: RenewedText) -> bytes:

@@ -50,3 +50,10 @@ def test_a_page_that_does_not_say_what_is_renewed_is_none() -> None:
     """The template is to be mended, and the log says so."""
     with pytest.raises(ValueError, match="substring not found"):
         renewed("<html></html>")
+
+
+@pytest.mark.parametrize("part", ['<!--part--><p id="a">1</p>', "<!--part--><p>1</p><!--/part-->"])
+def test_a_part_has_an_id_and_an_end(part: str) -> None:
+    """The browser finds by its id what is to be replaced."""
+    with pytest.raises(ValueError, match="no id or no end"):
+        renewed(f"<!--live-->{part}<!--/live-->")
