@@ -53,9 +53,16 @@ class Keyboard:
         page.keyboard.press("Enter")
 
     def tick(self, page: Page, target: Locator) -> None:
-        """Tabs to it, and presses Space."""
-        self.reach(page, target)
-        page.keyboard.press("Space")
+        """Tabs to it, and presses Space; of radio buttons, to the chosen one, and goes on from there with arrows."""
+        if target.get_attribute("type") == "radio":
+            group = f"input[type=radio][name={target.get_attribute('name')}]"
+            self.reach(page, page.locator(f"{group}:checked"))
+            for _ in range(page.locator(group).count()):
+                if not target.is_checked():
+                    page.keyboard.press("ArrowDown")
+        else:
+            self.reach(page, target)
+            page.keyboard.press("Space")
         assert target.is_checked()
 
     def write(self, page: Page, target: Locator, text: str) -> None:

@@ -9,8 +9,10 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
+from tests.page.chromium import Look, visiting
+from tests.page.conftest import PASSWORD
 from tests.page.people import TRIED, WAIT_S, Person
 from tests.page.shop import Shop, failing, path_of, tried
 from tests.support.kafka import wait_until
@@ -132,7 +134,7 @@ def test_a_key_is_looked_up(person: Person) -> None:
     person.visit.go(path_of(name))
     person.press("Look up a key", "link")
     for key, said in (("key-3", record["value"]), ("no-such-key", "0 kept")):
-        person.hand.write(person.page, person.page.get_by_label(re.compile("Key")), key)
+        person.hand.write(person.page, person.page.get_by_role("textbox"), key)
         person.press("Look it up")
         expect(person.page.locator("main")).to_contain_text(said)
 
@@ -146,3 +148,17 @@ def test_a_failed_connector_is_restarted_from_the_overview(person: Person) -> No
     expect(person.notice()).to_contain_text("Restart: done")
     assert person.page.url.partition("?")[0].endswith("/ui")
     wait_until(lambda: starts(person.shop, name) > before, "it was started again", WAIT_S)
+
+
+@pytest.mark.long  # it takes a second worker
+def test_a_viewer_is_offered_nothing_and_refused_everything(browser: Browser, guarded: Shop) -> None:
+    """A viewer sees each page of a connector without a form that changes anything; a form sent anyway is refused."""
+    name = tried(guarded, TRIED)
+    with visiting(browser, guarded.url, Look(), "viewer", PASSWORD) as visit:
+        for path in ("/ui", *(path_of(name, page) for page in ("", "settings", "log", "lookup", "letters", "what-if"))):
+            page = visit.go(path)
+            assert page.locator("form[method=post], a[href$='/resync'], a[href$='/delete']").count() == 0
+        for deed in ("pause", "stop", "restart", "clean", "snapshot", "resync", "delete", "letters/dry-run", "what-if"):
+            sent = visit.page.request.post(f"{guarded.url}{path_of(name, deed)}", form={"form": "", "confirm": "yes"})
+            assert (deed, sent.status) == (deed, 403)
+    assert guarded.worker.state(name) == "RUNNING"

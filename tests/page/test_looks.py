@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from tests.page.chromium import LOOKS, PHONE, Look, visiting
 from tests.page.conftest import PASSWORD
@@ -19,6 +19,8 @@ EACH_LOOK: Final = [
     pytest.param(look, marks=() if look in _USUAL else pytest.mark.long, id=str(look)) for look in LOOKS
 ]
 RULES: Final = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
+
+WAIT_MS: Final = 60_000
 
 _RUNS_OVER: Final = """() => {
   const wide = document.documentElement.clientWidth + 1;
@@ -47,6 +49,17 @@ def _check_faults(page: Page) -> None:
     page.locator(".faults").wait_for()
 
 
+def _try_dry(page: Page) -> None:
+    page.get_by_role("button", name="Dry run").click()
+    expect(page.locator("main")).to_contain_text("would go back", timeout=WAIT_MS)
+
+
+def _count(page: Page) -> None:
+    page.get_by_role("textbox", name="Tombstones stay for").fill("1 h")
+    page.get_by_role("button", name="Count").click()
+    expect(page.locator("#answer")).to_contain_text("With the changes", timeout=WAIT_MS)
+
+
 PAGES: Final = {
     "overview": Shown("/ui"),
     "overview-failed": Shown("/ui?state=FAILED"),
@@ -61,6 +74,15 @@ PAGES: Final = {
     "settings": Shown(path_of("orders", "settings")),
     "log": Shown(path_of("orders", "log")),
     "log-without-lines": Shown(path_of("stock-2024", "log")),
+    "letters": Shown(path_of("clicks", "letters")),
+    "letters-of-one-topic": Shown(f"{path_of('clicks', 'letters')}?topic=shop.clicks"),
+    "letters-without-a-topic": Shown(path_of("orders", "letters")),
+    "letter": Shown(path_of("clicks", "letters/at/0/0")),
+    "letter-not-there": Shown(path_of("clicks", "letters/at/0/9999"), 404),
+    "dry-run": Shown(path_of("clicks", "letters"), act=_try_dry),
+    "what-if": Shown(path_of("orders", "what-if")),
+    "what-if-counted": Shown(path_of("orders", "what-if"), act=_count),
+    "what-if-refused": Shown(path_of("orders", "what-if?run=nothing")),
     "lookup": Shown(path_of("customers", "lookup")),
     "lookup-with-a-record": Shown(path_of("customers", "lookup?key=order-3")),
     "lookup-without-a-record": Shown(path_of("customers", "lookup?key=nobody")),

@@ -28,13 +28,14 @@ PICTURES: Final = {
     "settings": path_of("orders", "settings"),
     "log": path_of("customers", "log"),
     "lookup": path_of("customers", "lookup?key=order-3"),
+    "letters": path_of("clicks", "letters"),
     "resync": path_of("orders", "resync"),
     "delete": path_of("orders", "delete"),
     "new": "/ui/new",
     "what-if": path_of("orders", "what-if"),
     "not-there": "/ui/nothing",
 }
-IN_DOCUMENTS: Final = ("overview", "connector", "what-if")
+IN_DOCUMENTS: Final = ("overview", "connector", "what-if", "letters")
 HEIGHT: Final = 1000
 """What the documents show of a page (px): its beginning, as much as a screen has."""
 
@@ -77,10 +78,20 @@ def test_pictures_are_taken_of_the_running_worker(browser: Browser, tidy: Shop, 
         for name, path in PICTURES.items():
             page = visit.go(path)
             visit.expect_refusal(404)
+            if name == "what-if":
+                _count(page)
             file = MADE / f"{name}-{look.width}-{look.scheme}.png"
             page.screenshot(path=file, full_page=True)
             if name in IN_DOCUMENTS and "PICTURES" in os.environ:
                 _publish(file, look, name)
+
+
+def _count(page: Page) -> None:
+    """Asks what would be if tombstones went after an hour and records rested for one."""
+    for label, text in (("Tombstones stay for", "1 h"), ("Least lag", "1 min")):
+        page.get_by_role("textbox", name=label).fill(text)
+    page.get_by_role("button", name="Count").click()
+    expect(page.locator("#answer")).to_contain_text("With the changes", timeout=90_000)
 
 
 def _publish(file: Path, look: Look, name: str) -> None:
@@ -89,6 +100,6 @@ def _publish(file: Path, look: Look, name: str) -> None:
     shown = SHOWN / f"{name}{'-phone' if look.width == PHONE else ''}-{look.scheme}.png"
     with Image.open(file) as whole:
         part = whole.convert("RGB").crop((0, 0, whole.width, min(whole.height, HEIGHT)))
-        part.quantize(128, dither=Image.Dither.NONE).save(shown, optimize=True)
+        part.quantize(256, dither=Image.Dither.NONE).save(shown, optimize=True)
     assert look.width in (DESKTOP, PHONE)
     assert shown.stat().st_size < MOST_BYTES
