@@ -54,7 +54,7 @@ def guarded(browser: Browser, broker: EmbeddedKafka, tmp_path_factory: pytest.Te
     login: dict[str, Any] = {"rest.auth": "basic", "rest.auth.users.file": str(users)}
     with RestProcess(folder, broker.bootstrap, **login) as worker:
         worker.client.auth = ("admin", PASSWORD)
-        yield Shop(worker, broker.bootstrap, folder)
+        yield Shop(worker, broker.bootstrap, folder, "guarded-")
 
 
 @pytest.fixture(params=EACH_WAY)

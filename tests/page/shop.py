@@ -43,10 +43,12 @@ def path_of(name: str, page: str = "") -> str:
 class Shop:
     """The running worker, and how its connectors are made."""
 
-    def __init__(self, worker: RestProcess, bootstrap: str, folder: Path) -> None:
+    def __init__(self, worker: RestProcess, bootstrap: str, folder: Path, stem: str = "") -> None:
         self.worker = worker
         self.bootstrap = bootstrap
         self.folder = folder
+        # What names begin with that another worker on the same brokers has as well.
+        self.stem = stem
 
     @property
     def url(self) -> str:
@@ -88,6 +90,7 @@ def records(first: int, last: int, partitions: int) -> Iterator[tuple[int, bytes
 
 def failing(shop: Shop, name: str, record: bytes = b"no JSON at all", *, wait: bool = True) -> str:
     """Returns the name of a connector that has failed by a record; it is made if it is not there."""
+    name = f"{shop.stem}{name}"
     if not shop.worker.state(name):
         create_topic(shop.bootstrap, f"{name[:100]}.in", 1, cleanup_policy="delete")
         produce(shop.bootstrap, f"{name[:100]}.in", [(0, b"key", record)])
@@ -99,6 +102,7 @@ def failing(shop: Shop, name: str, record: bytes = b"no JSON at all", *, wait: b
 
 def rejecting(shop: Shop, name: str) -> str:
     """Returns the name of a running connector that keeps records that are no JSON as dead letters, made if need be."""
+    name = f"{shop.stem}{name}"
     if not shop.worker.state(name):
         for topic in (f"{name}.in", f"{name}.dead"):
             create_topic(shop.bootstrap, topic, 1, cleanup_policy="delete")
@@ -146,6 +150,7 @@ def fill(shop: Shop) -> None:
 
 def tried(shop: Shop, name: str) -> str:
     """Returns the name of a running connector of the worker, made if it is not there, for deeds to be tried on."""
+    name = f"{shop.stem}{name}"
     if not shop.worker.state(name):
         create_topic(shop.bootstrap, f"{name[:100]}.in", 2, cleanup_policy="delete")
         produce(
