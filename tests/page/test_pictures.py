@@ -87,8 +87,8 @@ def test_pictures_are_taken_of_the_running_worker(browser: Browser, tidy: Shop, 
 
 
 def _count(page: Page) -> None:
-    """Asks what would be if tombstones went after an hour and records rested for one."""
-    for label, text in (("Tombstones stay for", "1 h"), ("Least lag", "1 min")):
+    """Asks what would be if tombstones went after an hour and records rested as long."""
+    for label, text in (("Tombstones stay for", "1 h"), ("Least lag", "1 h")):
         page.get_by_role("textbox", name=label).fill(text)
     page.get_by_role("button", name="Count").click()
     expect(page.locator("#answer")).to_contain_text("With the changes", timeout=90_000)
