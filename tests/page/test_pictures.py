@@ -35,7 +35,7 @@ PICTURES: Final = {
     "what-if": path_of("orders", "what-if"),
     "not-there": "/ui/nothing",
 }
-IN_DOCUMENTS: Final = ("overview", "connector", "what-if", "letters")
+IN_DOCUMENTS: Final = ("overview", "connector", "what-if")
 HEIGHT: Final = 1000
 """What the documents show of a page (px): its beginning, as much as a screen has."""
 
