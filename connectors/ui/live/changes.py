@@ -1,7 +1,8 @@
 """Says what of a page has changed since it was sent last, so that nothing is sent twice. Pure.
 
 A template marks what is renewed by `<!--live-->` and `<!--/live-->`, and within it parts by `<!--part-->` and
-`<!--/part-->`: each an element with an id. Text that a template writes has no such mark, as it is escaped.
+`<!--/part-->`: each an element with an id. Parts before it, in the head of the page, are renewed too. Text that a
+template writes has no such mark, as it is escaped.
 """
 
 from __future__ import annotations
@@ -20,8 +21,12 @@ _ID: Final = re.compile(r'\s*<\w+ id="([^"]+)"')
 
 
 class RenewedText(Struct, frozen=True):
-    """What is renewed of a page: all of it, the parts within it, and in `frame` the rest with the parts' ids."""
+    """What is renewed of a page: all of it, the parts within it, and in `frame` the rest with the parts' ids.
 
+    `head` has the parts before it.
+    """
+
+    head: tuple[str, ...]
     whole: str
     parts: tuple[str, ...]
     frame: tuple[str, ...]
@@ -33,8 +38,15 @@ def renewed(page: str) -> RenewedText:
     It is cut at the marks as fixed texts: an expression for a whole part took as long as all else of a page.
     """
     begin, end = page.index(BEGIN), page.index(END)
+    head, _ = _cut(page[:begin])
     whole = page[begin:end]
-    first, *others = whole.split(_PART_BEGIN)
+    parts, frame = _cut(whole)
+    return RenewedText(head, whole, parts, frame)
+
+
+def _cut(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Returns the parts of a text, and the rest with their ids. Raises ValueError if a part has no id or no end."""
+    first, *others = text.split(_PART_BEGIN)
     parts, frame = [], [first]
     for each in others:
         part, mark, rest = each.partition(_PART_END)
@@ -43,20 +55,21 @@ def renewed(page: str) -> RenewedText:
             raise ValueError("a part of the page has no id or no end")
         parts.append(part)
         frame += (named[1], rest)
-    return RenewedText(whole, tuple(parts), tuple(frame))
+    return tuple(parts), tuple(frame)
 
 
 def change(before: RenewedText | None, now: RenewedText) -> bytes:
-    """Returns the event that makes `before` into `now`: those parts that differ, or all; nothing if none does."""
+    """Returns the events that make `before` into `now`: those parts that differ, or all; nothing if none does."""
     if before is None or before.frame != now.frame:
         return everything(now)
-    changed = [part for part, old in zip(now.parts, before.parts, strict=True) if part != old]
+    pairs = zip((*now.head, *now.parts), (*before.head, *before.parts), strict=True)
+    changed = [part for part, old in pairs if part != old]
     return event("parts", changed) if changed else b""
 
 
 def everything(now: RenewedText) -> bytes:
-    """Returns the event that has all of it."""
-    return event("whole", now.whole)
+    """Returns the events that have all of it."""
+    return (event("parts", now.head) if now.head else b"") + event("whole", now.whole)
 
 
 def event(kind: str, data: object) -> bytes:

@@ -16,6 +16,7 @@
   };
   let source = null;
   let timer = 0;
+  let silence = 0; // from the first request of a row that failed, until one is answered
 
   function say(text) {
     if (still.textContent !== text) still.textContent = text;
@@ -47,8 +48,17 @@
     });
   }
 
+  function silent() {
+    say("The worker does not answer. What you see is as it was; the page goes on by itself.");
+    const health = document.getElementById("health");
+    health.className = "pill bad"; // the worker sends it again as it is, once it answers
+    health.textContent = "worker does not answer";
+  }
+
   function stop() {
     clearTimeout(timer);
+    clearTimeout(silence);
+    silence = 0;
     if (source) source.close();
     source = null;
   }
@@ -64,7 +74,7 @@
       say("The worker does not renew this page now. That is tried again; or load the page again.");
       later(AGAIN_MS, start);
     } else {
-      later(SILENT_MS, () => say("The worker does not answer. What you see is as it was; the page goes on by itself."));
+      silence = silence || setTimeout(silent, SILENT_MS);
     }
   }
 
@@ -73,6 +83,8 @@
     source = new EventSource(live.dataset.stream + location.search);
     source.onopen = () => {
       clearTimeout(timer);
+      clearTimeout(silence);
+      silence = 0;
       say("");
     };
     source.onerror = failed;

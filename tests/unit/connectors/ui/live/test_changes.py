@@ -46,6 +46,19 @@ def test_all_is_sent_if_more_than_parts_differ(now: RenewedText) -> None:
     assert sent(everything(now)) == ("whole", now.whole)
 
 
+def test_the_head_of_a_page_is_renewed_too() -> None:
+    """By itself, and with all the rest."""
+    text = '<!--part--><b id="health">%s</b><!--/part--><!--live--><h2>%s</h2><!--/live-->'
+    before, ill, other = (renewed(text % each) for each in (("well", "All"), ("ill", "All"), ("ill", "Some")))
+    assert sent(change(before, ill)) == ("parts", ['<b id="health">ill</b>'])
+    head, whole, rest = change(ill, other).split(b"\n\n")
+    assert (sent(head + b"\n\n"), sent(whole + b"\n\n"), rest) == (
+        ("parts", ['<b id="health">ill</b>']),
+        ("whole", "<!--live--><h2>Some</h2>"),
+        b"",
+    )
+
+
 def test_a_page_that_does_not_say_what_is_renewed_is_none() -> None:
     """The template is to be mended, and the log says so."""
     with pytest.raises(ValueError, match="substring not found"):

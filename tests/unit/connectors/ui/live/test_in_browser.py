@@ -137,6 +137,30 @@ def test_a_page_that_is_over_each_time_is_not_loaded_in_a_loop(worker: RestWorke
     assert loaded[1] - loaded[0] > 4  # live.js: RELOAD_MS, less what loading took
 
 
+def test_a_page_says_that_its_worker_is_gone(worker: RestWorker, browser: Browser) -> None:
+    """However often the browser has asked again; the word goes once the worker answers."""
+    page, asked, gone = browser.new_page(), list[float](), True
+
+    def answer(route: Route) -> None:
+        asked.append(time.monotonic())
+        if gone:
+            route.abort("connectionrefused")
+        else:
+            route.continue_()
+
+    page.goto(f"{worker.url}/ui")
+    page.wait_for_selector("#health:text-is('worker healthy')")
+    _streams(page, answer)
+    page.reload()
+    page.wait_for_selector("#health:text-is('worker does not answer')")
+    page.wait_for_selector("#still:has-text('What you see is as it was')")
+    assert len(asked) > 1
+    gone = False
+    page.wait_for_selector("#health:text-is('worker healthy')")
+    page.wait_for_selector("#still", state="hidden")
+    page.close()
+
+
 def _streams(page: Page, answer: Callable[[Route], object]) -> None:
     """Has a page's streams answered by a test."""
 
