@@ -77,6 +77,7 @@ EXIT_FENCED = 5
 EXIT_PENDING = 6
 EXIT_INTERRUPTED = 130
 
+DEFECT: Final = "keyfold has a defect here; the worker's log says more."
 CHECK_BROKERS: Final = "Check that the brokers of bootstrap.servers are up and can be reached."
 PUBLISH_ANEW: Final = (
     "keyfold resync CONNECTOR.json publishes everything anew from what the source holds; or use a new connector name."

@@ -16,6 +16,7 @@ from compactor.errors import KeyfoldError, OffsetChangeError, StorageError
 from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.secrets import logged_text, printable_text
 from connectors.errors import (
+    DEFECT,
     BusyError,
     ConfigError,
     ConflictError,
@@ -164,7 +165,7 @@ async def of_runtime(_: Request, error: Exception) -> Response:
 def of_defect(request: Request, error: Exception) -> Response:
     """Answers for what should never happen; the log has the rest."""
     _log.error("request failed", method=request.method, path=request.url.path, exc_info=error)
-    return answer(HTTPStatus.INTERNAL_SERVER_ERROR, "keyfold has a defect here; the worker's log says more.")
+    return answer(HTTPStatus.INTERNAL_SERVER_ERROR, DEFECT)
 
 
 def invalid(faults: tuple[Fault, ...]) -> str:

@@ -12,6 +12,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from compactor.errors import KeyfoldError
+from connectors.errors import DEFECT
 from connectors.metrics.source_lag import SourceLagOf
 from connectors.operations.redrive.run import RedriveKafka
 from connectors.rest import errors
@@ -122,8 +123,7 @@ class WorkerPage:
     def _of_defect(self, request: Request, error: Exception) -> Response:
         """Answers for what should never happen; the framework raises the error again, and the log has it."""
         _log.error("page failed", method=request.method, path=request.url.path, exc_info=error)
-        said = "keyfold has a defect here; the worker's log says more."
-        return self._error(request, HTTPStatus.INTERNAL_SERVER_ERROR, said)
+        return self._error(request, HTTPStatus.INTERNAL_SERVER_ERROR, DEFECT)
 
     def _error(self, request: Request, code: int, said: str) -> Response:
         values = page_values(request, self._context, self._tokens)

@@ -19,7 +19,7 @@ from compactor.storage.base import Storage
 from connectors.clock import Clock
 from connectors.config.secrets import logged_text
 from connectors.counted import counted
-from connectors.errors import BusyError, UsageError
+from connectors.errors import DEFECT, BusyError, UsageError
 from connectors.operations.request_timeout import RequestTimeout
 from connectors.operations.snapshot import NOTHING_TO_SNAPSHOT
 from connectors.operations.worker_request import ask, request
@@ -115,7 +115,7 @@ class AskedRuns:
         except KeyfoldError as error:
             ok, said = False, logged_text(str(error))
         except Exception:
-            ok, said = False, "keyfold has a defect here; the worker's log says more."
+            ok, said = False, DEFECT
             raise
         finally:
             self._deeds.end(deed, said, self._context.clock.now_ms(), ok=ok)

@@ -193,13 +193,18 @@ class DeadLetters:
         *,
         dry_run: bool = False,
         limit: int | None = None,
+        until: Mapping[int, int] | None = None,
         report: Callable[[int], None],
         chosen: Callable[[RedriveTargets], None] = lambda _: None,
+        came_to: Callable[[Mapping[int, int]], None] = lambda _: None,
     ) -> RedriveResult:
         """Sends back what `selection` chooses, at most `limit` letters; `report` is called with how many are done.
 
         `chosen` is called with letters before they go, also with `dry_run`. What either raises ends the run: what went
         before is noted, and the rest stays for a later one.
+
+        `came_to` is called at the end, with the offset that was come to in each partition that was begun. `until`: such
+        offsets of an earlier run, from which on letters stay, and all of a partition that has none.
 
         What of `selection` depends on the connector is set here. With `dry_run` nothing is sent, and no position moves.
         Raises UnreachableError, NotAllowedError, OutcomeUnknownError, StorageError; ConflictError if another redrive
@@ -231,9 +236,12 @@ class DeadLetters:
                 ledger = _Ledger(sender, floor, self.topic, known)
             limited = False
             for number, position in positions.items():
-                if not run.redrive_partition(number, position, ends[number], limit, ledger):
+                low, end = ends[number]
+                reach = low, end if until is None else min(end, until.get(number, 0))
+                if not run.redrive_partition(number, position, reach, limit, ledger):
                     limited = True
                     break
+        came_to(run.ends)
         return run.result(limited=limited)
 
     def _held(self, member: Consumer, partitions: int, pending_s: float) -> dict[int, groups.CommittedOffset | None]:
@@ -305,6 +313,8 @@ class _Run:
         self._sent: Counter[str] = Counter()
         self._left: Counter[str] = Counter()
         self._already = 0
+        # By partition, how far the run has come.
+        self.ends: dict[int, int] = {}
         self._is_met = False
         """Whether the filters have let through a letter of the partition at hand."""
 
@@ -353,8 +363,10 @@ class _Run:
             if targets and ledger is not None:
                 ledger.transaction(number, position, targets)
             self._count(targets)
+            self.ends[number] = targets[-1][0].offset + 1 if targets else start
             if room is not None and len(targets) == room:
                 return False
+        self.ends[number] = end
         if ledger is not None:  # also if nothing was sent: brokers keep a position from its last commit on
             ledger.transaction(number, self._noted(position, end), [])
         return True

@@ -23,10 +23,11 @@ STAGES: Final = tuple(stage.value for stage in Stage)
 
 
 class LetterChoice(Struct, frozen=True):
-    """Which letters a run is about, and how many of them at most."""
+    """Which letters a run is about, and how many of them at most; `until`: `redrive` takes it."""
 
     selection: RedriveSelection
     limit: int = MOST_LETTERS
+    until: Mapping[int, int] | None = None
 
 
 def letter_filter(fields: Mapping[str, str]) -> LetterFilter:
@@ -40,17 +41,17 @@ def letter_filter(fields: Mapping[str, str]) -> LetterFilter:
 def letter_choice(fields: Mapping[str, str]) -> LetterChoice:
     """Returns what a form chooses. Raises UsageError."""
     selection = RedriveSelection(
-        _number(fields, "redrives", MOST_REDRIVES, _MOST_COMING_BACK),
+        _number(fields, "redrives", MOST_REDRIVES, _MOST_COMING_BACK, "does not say how often a record may come back"),
         letter_filter(fields),
         unnamed=fields.get("unnamed") == "yes",
         once=fields.get("every") != "yes",
     )
-    return LetterChoice(selection, _number(fields, "limit", MOST_LETTERS, MOST_LETTERS))
+    return LetterChoice(selection, _number(fields, "limit", MOST_LETTERS, MOST_LETTERS, "is no number of letters"))
 
 
-def _number(fields: Mapping[str, str], name: str, default: int, most: int) -> int:
+def _number(fields: Mapping[str, str], name: str, default: int, most: int, fault: str) -> int:
     text = fields.get(name, "").strip()
     number = whole(text, most) if text else default
     if not number:
-        raise UsageError(f'"{text:.100}" is no number of letters.', f"Write a whole number from 1 to {most:,}.")
+        raise UsageError(f'"{text:.100}" {fault}.', f"Write a whole number from 1 to {most:,}.")
     return number

@@ -5,7 +5,7 @@ The connector's converters and transforms are applied to their records as they a
 
 from __future__ import annotations
 
-import threading
+from collections.abc import Callable
 from typing import Final
 
 from msgspec import Struct
@@ -30,6 +30,8 @@ TRY_S: Final = 10.0
 AGAIN: Final = 20
 """Letters that are named of those that would be let go again."""
 _NAME: Final = 250
+_WHY: Final = 1_000
+"""Characters that are kept of an error; a row shows its first line."""
 
 
 class KindOutcome(Struct, frozen=True):
@@ -57,13 +59,14 @@ class LetGoAgain(Struct, frozen=True):
 class DryCounts:
     """Takes what a dry run chooses; `stopped` ends what is tried. Used by one thread.
 
-    `again` has the first letters that would come back, `untried` says why some were not tried.
+    `again` has the first of the `come_back` letters that would be let go again, `untried` says why some were not tried.
     """
 
     def __init__(
-        self, worker: WorkerConfig, connector: ConnectorConfig, clock: Clock, stopped: threading.Event
+        self, worker: WorkerConfig, connector: ConnectorConfig, clock: Clock, stopped: Callable[[], bool]
     ) -> None:
         self.again: list[LetGoAgain] = []
+        self.come_back = 0
         self.untried: str | None = None
         self._chain = connector.chain_spec(worker.given)
         self._keyed = "compact" in connector.cleanup_policy
@@ -89,8 +92,8 @@ class DryCounts:
             return None
         began_ms = self._clock.monotonic_ms()
         left_s = self._left_ms / 1_000
-        turn = ChainTurn(DRIVERS, self._stopped.is_set)
-        patience = Patience(left_s, left_s, self._stopped.is_set, turn=turn)
+        turn = ChainTurn(DRIVERS, self._stopped)
+        patience = Patience(left_s, left_s, self._stopped, turn=turn)
         try:
             return rejections(self._chain, letters, patience, keyed=self._keyed)
         except PortionLateError:
@@ -116,8 +119,9 @@ class DryCounts:
             tried=kind.tried + counts,
             again=kind.again + (outcome is not None),
         )
+        self.come_back += outcome is not None
         if outcome is not None and len(self.again) < AGAIN:
-            why = logged_text(outcome.message)
+            why = bounded(logged_text(outcome.message), _WHY)
             self.again.append(LetGoAgain(letter.partition, letter.offset, outcome.stage.value, outcome.class_name, why))
 
 

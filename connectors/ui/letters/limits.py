@@ -15,6 +15,8 @@ from connectors.operations.redrive.letters import Letter
 _SMALL_READS: Final[Mapping[str, Setting]] = {"queued.max.messages.kbytes": 4_096, "fetch.message.max.bytes": 1 << 20}
 """What a reader fetches ahead, unlike a connector's: what no page shows should not fill the worker's memory.
 A broker sends the first batch in any case, however large it is."""
+SHOWN_KINDS: Final = 50
+"""Kinds in the table of a page: whoever writes letters may give each a class of its own."""
 
 
 class ReadBounds(Struct, frozen=True):
@@ -57,10 +59,14 @@ class LetterLimit:
 
         return limited
 
+    def is_ended(self) -> bool:
+        """Returns whether what reads was cancelled, or the worker ends."""
+        return any(event.is_set() for event in self._ended)
+
     def check(self) -> None:
         """Raises CutShortError if nothing more may be read."""
         bounds = self._bounds
-        if any(event.is_set() for event in self._ended):
+        if self.is_ended():
             raise CutShortError("it was cancelled")
         if self.letters >= bounds.letters:
             raise CutShortError(f"{bounds.letters:,} letters are the most that the page reads at once")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import zip_longest
+from typing import Final, TypeVar
 
 from msgspec import Struct
 
@@ -13,8 +14,10 @@ from connectors.config.secrets import logged_text
 from connectors.operations.redrive.counts import LetterCount, counts
 from connectors.operations.redrive.letters import Letter, LetterFilter
 from connectors.operations.redrive.run import DeadLetters, LetterFates
-from connectors.ui.letters.limits import CutShortError, ReadBounds
+from connectors.ui.letters.limits import SHOWN_KINDS, CutShortError, ReadBounds
 from connectors.ui.letters.shown import ListedLetter, listed
+
+T = TypeVar("T")
 
 NEWEST: Final = 10_000
 """Offsets from the end on that a look covers, of all partitions together: some 0.5 s. Below are letters that a person
@@ -25,8 +28,6 @@ PAST: Final = ReadBounds(letters=2 * NEWEST, size=32 << 20, seconds=3.0)
 """What is read before of letters that have gone, to know their records: without that they are counted all the same."""
 LISTED: Final = 25
 """Letters in the list of a page."""
-KINDS: Final = 50
-"""Kinds in the table of a page: whoever writes letters may give each a class of its own."""
 
 _FIRST_STEP: Final = 256
 _GROWTH: Final = 4
@@ -69,8 +70,8 @@ def look(dead: DeadLetters, past: DeadLetters, connector: str, wanted: LetterFil
     rows = [listed(letter, connector, fates) for letter in newest.kept]
     return Look(
         topic=dead.topic,
-        kinds=tuple(kinds[:KINDS]),
-        more_kinds=max(0, len(kinds) - KINDS),
+        kinds=tuple(kinds[:SHOWN_KINDS]),
+        more_kinds=max(0, len(kinds) - SHOWN_KINDS),
         listed=tuple(sorted(rows, key=lambda row: -row.came_ms)[:LISTED]),
         letters=newest.count,
         offsets=sum(end - low for low, end in bounds.values()),
@@ -115,6 +116,12 @@ def steps(start: int, end: int) -> Iterator[tuple[int, int]]:
         end, step = first, step * _GROWTH
 
 
+def in_turn(ranges: Mapping[int, Iterable[T]]) -> Iterator[tuple[int, T]]:
+    """Yields the first of each number's, then the second, and so on: what a bound cuts off is old in all of them."""
+    for row in zip_longest(*ranges.values()):
+        yield from ((number, each) for number, each in zip(ranges, row, strict=True) if each is not None)
+
+
 class _Newest:
     """Reads the newest letters of each partition: counts them, and keeps the last ones that are asked for."""
 
@@ -136,12 +143,12 @@ class _Newest:
     def letters(self) -> Iterator[Letter]:
         """Yields the letters, until a bound is reached."""
         try:
-            for number, (_, end) in self._bounds.items():
-                room = LISTED
-                for first, stop in steps(self._starts[number], end):
-                    before = len(self.kept)
-                    yield from self._step(number, first, stop, room)
-                    room -= len(self.kept) - before
+            room = dict.fromkeys(self._bounds, LISTED)
+            ranges = {number: steps(self._starts[number], end) for number, (_, end) in self._bounds.items()}
+            for number, (first, stop) in in_turn(ranges):
+                before = len(self.kept)
+                yield from self._step(number, first, stop, room[number])
+                room[number] -= len(self.kept) - before
         except CutShortError as error:
             self.cut = str(error)
 

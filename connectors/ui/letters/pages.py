@@ -27,7 +27,7 @@ from connectors.ui.forms import own_form
 from connectors.ui.letters.choices import MOST_LETTERS, MOST_REDRIVES, STAGES, letter_choice, letter_filter
 from connectors.ui.letters.looking import Look
 from connectors.ui.letters.reads import LetterReads
-from connectors.ui.letters.runs import DRY_RUN, KINDS, REDRIVE, LetterRun, LetterRuns
+from connectors.ui.letters.runs import DRY_RUN, REDRIVE, LetterRun, LetterRuns
 from connectors.ui.protection import FormTokens
 from connectors.ui.reading import ReadingPages
 
@@ -81,7 +81,7 @@ class LetterPages:
                 look = await self._reads.look(connector, wanted)
             except KeyfoldError as error:
                 code, said = errors.refusal(request, error)
-        values: dict[str, Any] = {"look": look, "said": said, "wanted": wanted, "last": self._runs.of(connector.name)}
+        values: dict[str, Any] = {"look": look, "said": said, "wanted": wanted, "last": self._runs.of(connector)}
         choices: dict[str, Any] = {"stages": STAGES, "most_letters": MOST_LETTERS, "most_redrives": MOST_REDRIVES}
         return await self._page(request, "letters.html", connector, code, **values, **choices)
 
@@ -110,8 +110,9 @@ class LetterPages:
         """Shows a dry run or a redrive: how far it is, or what came of it. Raises as `letter`."""
         connector = self._named(request)
         run = self._run_of(request, connector)
-        deed = self._deeds.named(run.deed.id) or run.deed
-        values: dict[str, Any] = {"run": run, "outcome": run.outcome, "its_deed": deed, "most_kinds": KINDS}
+        end = run.end  # once: it may end meanwhile
+        deed, outcome = end or (run.deed, None)
+        values: dict[str, Any] = {"run": run, "outcome": outcome, "its_deed": deed}
         return await self._page(request, "letters_run.html", connector, **values)
 
     async def dry_run(self, request: Request) -> Response:
@@ -156,7 +157,7 @@ class LetterPages:
         return self._context.herder.connector(request.path_params["name"])
 
     def _run_of(self, request: Request, connector: Connector) -> LetterRun:
-        run = self._runs.named(connector.name, request.path_params["run"])
+        run = self._runs.named(connector, request.path_params["run"])
         if run is None:
             raise HTTPException(HTTPStatus.NOT_FOUND)
         return run

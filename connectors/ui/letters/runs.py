@@ -16,7 +16,8 @@ from msgspec.structs import replace
 from compactor.errors import KeyfoldError
 from connectors.clock import Clock
 from connectors.config.secrets import logged_text
-from connectors.errors import BusyError, ConflictError, UsageError
+from connectors.counted import counted
+from connectors.errors import DEFECT, BusyError, ConflictError, UsageError
 from connectors.operations.redrive.run import DeadLetters, RedriveKafka, RedriveResult
 from connectors.rest.context import RestContext
 from connectors.runtime.supervised_connector import Connector
@@ -24,7 +25,7 @@ from connectors.threads import started
 from connectors.ui.deeds import Deed, Deeds
 from connectors.ui.letters.choices import LetterChoice
 from connectors.ui.letters.dry_counts import DryCounts, KindOutcome, LetGoAgain
-from connectors.ui.letters.limits import CutShortError, LetterLimit, ReadBounds
+from connectors.ui.letters.limits import SHOWN_KINDS, CutShortError, LetterLimit, ReadBounds
 
 DRY_RUN: Final = "Dry run of a redrive"
 REDRIVE: Final = "Redrive"
@@ -33,21 +34,24 @@ RUN: Final = ReadBounds(letters=200_000, size=1 << 30, seconds=300.0)
 MOST_RUNNING: Final = 4
 """Runs that are made side by side, each of another connector: they compute in the worker's process."""
 MOST_KEPT: Final = 50
-"""Runs that are kept for their pages, the newest; each has some tens of kB at most."""
-KINDS: Final = 50
-"""Kinds that a page shows."""
+"""Runs that are kept for their pages, the newest; each has some 100 kB at most."""
 
-_END_S: Final = 2.0
-"""How long (s) the end of a worker waits for a run to end, which takes a transaction at most. One that is killed in its
-midst is as good as one that was not begun."""
+_END_MS: Final = 2_000
+"""How long (ms) the end of a worker waits until all runs have ended, which takes a transaction at most. One that is
+killed in its midst is as good as one that was not begun."""
 
 
 class RunOutcome(Struct, frozen=True):
-    """What came of a run; `result` is None if it did not come to its end. `untried`: why not all letters were tried."""
+    """What came of a run; `result` is None if it did not come to its end. `untried`: why not all letters were tried.
+
+    Of kinds the first SHOWN_KINDS are kept, and the number of the others.
+    """
 
     result: RedriveResult | None = None
     kinds: tuple[KindOutcome, ...] = ()
+    more_kinds: int = 0
     again: tuple[LetGoAgain, ...] = ()
+    come_back: int = 0
     untried: str | None = None
 
 
@@ -68,14 +72,24 @@ class LetterRun:
         self.choice: Final = choice
         self.is_dry: Final = dry
         self.config: Final = connector.spec.config
+        # Tells the connector from another one that had its name before.
+        self.since_ms: Final = connector.spec.since_ms
         # Ends it early once it is set.
         self.cancelled: Final = threading.Event()
         self.limit: Final = LetterLimit(RUN, clock, self.cancelled, stopped)
-        # Changed by the run's thread alone; `outcome` is set once, at its end.
+        # Changed by the run's thread alone.
         self.sent = 0
-        self.outcome: RunOutcome | None = None
-        # Whether a redrive has followed this dry run; changed under the lock of LetterRuns.
+        # The offset that it has come to in each partition.
+        self.came_to: dict[int, int] = {}
+        # The deed as it ended and what came of it, None while it is under way; set once, by LetterRuns.
+        self.end: tuple[Deed, RunOutcome] | None = None
+        # Whether a redrive has followed this dry run; only ever set.
         self.is_used = False
+
+    @property
+    def outcome(self) -> RunOutcome | None:
+        """What came of it, None while it is under way."""
+        return self.end[1] if self.end else None
 
     @property
     def letters(self) -> int:
@@ -104,16 +118,16 @@ class LetterRuns:
         # Set once the worker ends.
         self._stopped = threading.Event()
 
-    def named(self, connector: str, run_id: str) -> LetterRun | None:
+    def named(self, connector: Connector, run_id: str) -> LetterRun | None:
         """Returns the run of an address, None if it is kept no more, or is another connector's."""
         with self._lock:
             run = self._runs.get(run_id)
-        return run if run is not None and run.deed.connector == connector else None
+        return run if run is not None and _is_of(run, connector) else None
 
-    def of(self, connector: str) -> LetterRun | None:
+    def of(self, connector: Connector) -> LetterRun | None:
         """Returns the newest run of a connector, None if none is kept."""
         with self._lock:
-            return next((run for run in reversed(self._runs.values()) if run.deed.connector == connector), None)
+            return next((run for run in reversed(self._runs.values()) if _is_of(run, connector)), None)
 
     def begin_dry(self, connector: Connector, choice: LetterChoice, deed: Deed) -> LetterRun:
         """Begins to count what `choice` would send back. Raises UsageError, ConflictError, BusyError."""
@@ -132,7 +146,7 @@ class LetterRuns:
             raise UsageError(
                 f"The config of connector {connector.name} has changed since the dry run.", "Do another dry run first."
             )
-        choice = replace(dry_run.choice, limit=sum(done.sent.values()))
+        choice = replace(dry_run.choice, limit=sum(done.sent.values()), until=dry_run.came_to)
         run = self._begin(connector, choice, deed, dry=False)
         dry_run.is_used = True
         return run
@@ -142,8 +156,10 @@ class LetterRuns:
         self._stopped.set()
         with self._lock:
             waiting = [*self._running.values()]
+        clock = self._context.clock
+        until_ms = clock.monotonic_ms() + _END_MS
         for thread in waiting:
-            thread.join(_END_S)
+            thread.join(max(0, until_ms - clock.monotonic_ms()) / 1000)
 
     def _begin(self, connector: Connector, choice: LetterChoice, deed: Deed, *, dry: bool) -> LetterRun:
         if connector.spec.config.dead_letter_topic is None:
@@ -162,17 +178,20 @@ class LetterRuns:
                 raise BusyError(f"{MOST_RUNNING} redrives and dry runs are under way.", "Try again later.")
             self._running[connector.name] = thread
             self._runs[deed.id] = run
-            if len(self._runs) > MOST_KEPT:
-                self._runs.popitem(last=False)
+            over = [run_id for run_id, kept in self._runs.items() if kept.end is not None]
+            for run_id in over[: max(0, len(self._runs) - MOST_KEPT)]:
+                del self._runs[run_id]
         try:
             started(thread)
         except BaseException:
-            self._over(run)
+            with self._lock:
+                self._running.pop(connector.name, None)
+                self._runs.pop(deed.id, None)
             raise
         return run
 
     def _run(self, run: LetterRun) -> None:
-        said, ok = "keyfold has a defect here; the worker's log says more.", False
+        said, ok = DEFECT, False
         run_outcome = RunOutcome()
         try:
             run_outcome = self._made(run)
@@ -182,47 +201,56 @@ class LetterRuns:
         except KeyfoldError as error:
             said = f"{_went(run)}{logged_text(str(error))}"
         finally:
-            self._deeds.end(run.deed, said, self._context.clock.now_ms(), ok=ok)
-            self._over(run)
-            run.outcome = run_outcome
+            deed = self._deeds.end(run.deed, said, self._context.clock.now_ms(), ok=ok)
+            with self._lock:
+                self._running.pop(run.deed.connector, None)
+                run.end = deed, run_outcome
 
     def _made(self, run: LetterRun) -> RunOutcome:
         kafka = replace(self._kafka, read=run.limit.over(self._kafka.read))
         dead = DeadLetters(self._context.worker, run.config, kafka)
-        tries = DryCounts(self._context.worker, run.config, self._context.clock, run.cancelled)
+        tries = DryCounts(self._context.worker, run.config, self._context.clock, run.limit.is_ended)
 
         def report(count: int) -> None:
             run.sent = count
 
         chosen = tries.take if run.is_dry else lambda _: None
         result = dead.redrive(
-            run.choice.selection, dry_run=run.is_dry, limit=run.choice.limit, report=report, chosen=chosen
+            run.choice.selection,
+            dry_run=run.is_dry,
+            limit=run.choice.limit,
+            until=run.choice.until,
+            report=report,
+            chosen=chosen,
+            came_to=run.came_to.update,
         )
-        return RunOutcome(result, tries.kinds(), tuple(tries.again), tries.untried)
+        kinds = tries.kinds()
+        more = max(0, len(kinds) - SHOWN_KINDS)
+        return RunOutcome(result, kinds[:SHOWN_KINDS], more, tuple(tries.again), tries.come_back, tries.untried)
 
-    def _over(self, run: LetterRun) -> None:
-        with self._lock:
-            self._running.pop(run.deed.connector, None)
+
+def _is_of(run: LetterRun, connector: Connector) -> bool:
+    """Returns whether a run is of the connector that has the name now."""
+    return (run.deed.connector, run.since_ms) == (connector.name, connector.spec.since_ms)
 
 
 def words_of(run: LetterRun, outcome: RunOutcome) -> str:
     """Returns a sentence about a run that has come to its end."""
     result = outcome.result or RedriveResult({}, {})
     count, left = sum(result.sent.values()), sum(result.left.values())
-    again = sum(kind.again for kind in outcome.kinds)
-    parts = [f"{count:,} letters {'would go' if run.is_dry else 'went'} back to their topics"]
-    parts += [f"{again:,} of them would be let go again"] if again else []
-    parts += [f"{left:,} stay"] if left else []
+    parts = [f"{counted(count, 'letter')} {'would go' if run.is_dry else 'went'} back to their topics"]
+    parts += [f"{outcome.come_back:,} of them would be let go again"] if outcome.come_back else []
+    parts += [counted(left, "stays", "stay")] if left else []
     parts += [f"{result.already:,} went before"] if result.already else []
     return f"{'; '.join(parts)}."
 
 
 def _went(run: LetterRun) -> str:
     """Returns how many letters a redrive sent before it was ended; those of its last transaction may have gone, too."""
-    return f"{run.sent:,} letters went back before. " if not run.is_dry and run.sent else ""
+    return f"{counted(run.sent, 'letter')} went back before. " if not run.is_dry and run.sent else ""
 
 
 def _cut(run: LetterRun, why: str) -> str:
     rest = "" if run.is_dry else " What has gone is noted; the rest stays for another run."
-    looked = f"{run.letters:,} letters were read"
+    looked = f"{counted(run.letters, 'letter was', 'letters were')} read"
     return f"It ended early: {why}. {_went(run)}{looked}.{rest}"

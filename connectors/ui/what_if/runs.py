@@ -18,7 +18,7 @@ from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.secrets import logged_text
 from connectors.config.worker import WorkerConfig
-from connectors.errors import BusyError
+from connectors.errors import DEFECT, BusyError
 from connectors.threads import CallQueue
 from connectors.ui.what_if.messages import CountingStep, Question
 from connectors.ui.what_if.process import EndedError, Watch, counted
@@ -212,7 +212,7 @@ class WhatIfRuns:
             run = self._runs.get(run_id)
         if run is None or run.stage.is_over:
             return
-        stage, said, report = RunStage.FAILED, "keyfold has a defect here; the worker's log says more.", b""
+        stage, said, report = RunStage.FAILED, DEFECT, b""
         try:
             if reason := self._reason(run_id):
                 raise EndedError(reason)

@@ -16,8 +16,8 @@ from connectors.errors import ConflictError
 from connectors.operations.redrive.letters import LetterFilter
 from connectors.operations.redrive.plan import RedriveSelection
 from connectors.operations.redrive.run import DeadLetters
-from connectors.ui.letters.limits import LetterLimit, ReadBounds
-from connectors.ui.letters.looking import KINDS, LISTED, LOOK, NEWEST, PAST, Look, look, steps
+from connectors.ui.letters.limits import SHOWN_KINDS, LetterLimit, ReadBounds
+from connectors.ui.letters.looking import LISTED, LOOK, NEWEST, PAST, Look, look, steps
 from tests.support.dead_letters import DeadTopic, letter
 from tests.unit.connectors.ui.letters.conftest import SETTINGS
 
@@ -68,6 +68,13 @@ def test_a_bound_cuts_off_the_oldest(tmp_path: Path, bounds: ReadBounds, why: st
     assert [each.offset for each in seen.listed] == [*range(799, 799 - LISTED, -1)]
 
 
+def test_a_bound_cuts_off_the_oldest_of_each_partition(tmp_path: Path) -> None:
+    """Not all letters of the last partitions."""
+    topic = DeadTopic(*(letter(at, b"v", at % 2) for at in range(4_000)), partitions=2)
+    looked(tmp_path, topic, ReadBounds(500, LOOK.size, 60.0))
+    assert [number for number, *_ in topic.ranges][:3] == [0, 1, 0]
+
+
 def test_a_look_takes_its_time_and_no_more(tmp_path: Path) -> None:
     """It is said that not all was looked at."""
     seen = looked(tmp_path, DeadTopic(letter(0)), ReadBounds(1_000, LOOK.size, 0.0))
@@ -85,7 +92,7 @@ def test_a_look_that_is_ended_reads_no_more(tmp_path: Path) -> None:
 def test_lists_of_kinds_and_letters_are_short(tmp_path: Path) -> None:
     """Whoever writes letters may give each a class of its own."""
     seen = looked(tmp_path, DeadTopic(*(letter(at, class_name=f"c{at}") for at in range(80))))
-    assert (len(seen.kinds), seen.more_kinds, len(seen.listed)) == (KINDS, 80 - KINDS, LISTED)
+    assert (len(seen.kinds), seen.more_kinds, len(seen.listed)) == (SHOWN_KINDS, 80 - SHOWN_KINDS, LISTED)
 
 
 def test_letters_that_have_gone_are_not_waiting(tmp_path: Path) -> None:

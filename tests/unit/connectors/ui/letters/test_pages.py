@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
 import pytest
 from msgspec.structs import replace
 
+from connectors.ui.letters.limits import SHOWN_KINDS
+from connectors.ui.letters.runs import MOST_KEPT
 from connectors.ui.letters.shown import HEADERS
 from tests.support.browser import browse, send, token, words
 from tests.support.dead_letters import DEAD, DeadTopic, letter, worker_of
@@ -154,6 +157,56 @@ def test_no_more_goes_than_the_dry_run_has_counted(worker: RestWorker, topic: De
     assert topic.sent == [0, 1]
 
 
+def test_what_the_dry_run_has_not_come_to_stays_in_each_partition(worker: RestWorker, topic: DeadTopic) -> None:
+    """A letter that came meanwhile takes the place of none in a later partition."""
+    topic.topics[DEAD] = 2
+    topic.letters = [letter(0), letter(7, b"v", 1)]
+    dry = dry_run(worker)
+    topic.letters.append(letter(1))
+    assert "2 letters went back" in words(redrive(worker, dry).text)
+    assert topic.sent == [0, 7]
+    redrive(worker, dry_run(worker))
+    assert topic.sent == [0, 7, 1]
+
+
+def test_a_run_under_way_keeps_its_page(worker: RestWorker, topic: DeadTopic) -> None:
+    """However many runs of other connectors came after it; and it says what came of it."""
+    topic.letters = [letter(0)]
+    worker.create("b", **SETTINGS)
+    dry = dry_run(worker)
+    held = threading.Event()
+
+    def hold() -> None:
+        held.wait(60)
+
+    topic.before_transaction = hold  # type: ignore[method-assign]
+    page = send(worker, f"{dry.url.path}/redrive", fields={"confirm": "yes"})
+    for _ in range(MOST_KEPT + 1):
+        send(worker, "/ui/connectors/b/letters/dry-run")
+    assert "Redrive: under way" in words(browse(worker, page.url.path).text)
+    held.set()
+    assert "1 letter went back to their topics." in words(ended(worker, page).text)
+
+
+def test_a_connector_has_no_run_of_another_one_that_had_its_name(worker: RestWorker, topic: DeadTopic) -> None:
+    """Its address leads nowhere, and no page leads to it."""
+    topic.letters = [letter(0)]
+    dry = dry_run(worker)
+    assert "The last dry run" in words(browse(worker, PLACE).text)
+    assert worker.ask("DELETE", "/connectors/a").status_code == 204
+    assert worker.create("a", **SETTINGS).status_code == 201
+    assert browse(worker, dry.url.path).status_code == 404
+    assert "The last dry run" not in words(browse(worker, PLACE).text)
+
+
+def test_kinds_of_a_dry_run_are_few(worker: RestWorker, topic: DeadTopic) -> None:
+    """Whoever writes letters may give each a class of its own; those that are left out are counted."""
+    topic.letters = [letter(at, BAD, class_name=f"c{at}") for at in range(SHOWN_KINDS + 7)]
+    shown = words(dry_run(worker).text)
+    assert "and 7 more kinds" in shown
+    assert f"{SHOWN_KINDS + 7} of them would be let go again" in shown
+
+
 def test_a_redrive_is_confirmed(worker: RestWorker, topic: DeadTopic) -> None:
     """A click is not enough, nor is a dry run of before the config was changed."""
     topic.letters = [letter(0)]
@@ -176,6 +229,8 @@ def test_a_form_chooses_letters(worker: RestWorker, topic: DeadTopic) -> None:
     assert topic.sent == [1]
     for fields in ({"limit": "0"}, {"limit": "x"}, {"limit": "10001"}, {"redrives": "-1"}, {"stage": "X"}):
         assert send(worker, f"{PLACE}/dry-run", fields=fields).status_code == 400
+    wrong = words(send(worker, f"{PLACE}/dry-run", fields={"redrives": "-1"}).text)
+    assert '"-1" does not say how often a record may come back.' in wrong
     assert "is no source topic" in words(dry_run(worker, topic="nope").text)
 
 
@@ -195,8 +250,11 @@ def test_a_run_is_cancelled_between_two_transactions(worker: RestWorker, topic: 
     assert "Redrive: under way" in words(page.text)
     assert "is under way" in words(send(worker, f"{PLACE}/dry-run").text)
     assert "button>Cancel" in browse(worker, page.url.path).text
-    threading.Timer(0.1, held.set).start()
-    after = ended(worker, send(worker, f"{page.url.path}/cancel"))
+    with ThreadPoolExecutor(1) as people:
+        cancelled = people.submit(send, worker, f"{page.url.path}/cancel")
+        wait_until(lambda: "It is being cancelled" in words(browse(worker, page.url.path).text), "it is cancelled")
+        held.set()
+        after = ended(worker, cancelled.result(20))
     assert "it was cancelled. 500 letters went back before." in words(after.text)
     assert topic.sent == list(range(500))
     redrive(worker, dry_run(worker))
@@ -233,7 +291,7 @@ def test_a_viewer_sees_letters_and_sends_none(tmp_path: Path) -> None:
         assert worker.ask("PUT", "/connectors/a/config", json=settings, auth=ADMIN).status_code == 201
         assert 'Value {"id": 1}' in words(browse(worker, f"{PLACE}/at/0/0", auth=VIEWER).text)
         page = browse(worker, PLACE, auth=VIEWER).text
-        assert "1 letters were looked at" in words(page)
+        assert "1 letter was looked at" in words(page)
         assert "<form" not in page
         own = token(worker, auth=ADMIN)
         assert send(worker, f"{PLACE}/dry-run", auth=VIEWER, form=own).status_code == 403

@@ -72,10 +72,10 @@ def test_one_connectors_brokers_hold_up_no_other(tmp_path: Path) -> None:
         wait_until(lambda: topic.waiting == A_CONNECTOR, "all wait")
         refused = browse(worker, "/ui/connectors/a/letters?topic=x")
         assert (refused.status_code, "Load the page again." in words(refused.text)) == (503, True)
-        assert "1 letters were looked at" in words(browse(worker, "/ui/connectors/b/letters").text)
+        assert "1 letter was looked at" in words(browse(worker, "/ui/connectors/b/letters").text)
         assert browse(worker, "/ui/connectors/a").status_code == 200
         topic.going.set()
-        assert ["1 letters were looked at" in words(each.result(20).text) for each in first] == [True, True]
+        assert ["1 letter was looked at" in words(each.result(20).text) for each in first] == [True, True]
         assert [each.result(20).status_code for each in others] == [200] * len(others)
         assert browse(worker, "/ui/connectors/a/letters?topic=x").status_code == 200
 
