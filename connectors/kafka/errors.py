@@ -78,7 +78,7 @@ it does not know, which is so while no broker is there."""
 
 _SETTINGS: Final[Mapping[int, str]] = {
     KafkaError.INVALID_REPLICATION_FACTOR: "Set output.topic.replication.factor or "
-    "errors.deadletterqueue.topic.replication.factor to at most the number of brokers.",
+    "errors.deadletterqueue.topic.replication.factor to at most the number of brokers, or to -1, their default.",
     KafkaError.INVALID_CONFIG: "Correct output.topic.config.*.",
     KafkaError.POLICY_VIOLATION: "Choose replication factor and output.topic.config.* as the cluster's policy asks.",
     KafkaError.INVALID_PARTITIONS: "See how many partitions the cluster allows.",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import json
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +13,7 @@ import httpx
 import pytest
 from msgspec.structs import replace
 
+from connectors.config.connector import ConnectorConfig
 from connectors.ui.letters.limits import SHOWN_KINDS
 from connectors.ui.letters.runs import MOST_KEPT
 from connectors.ui.letters.shown import HEADERS
@@ -50,12 +53,18 @@ def redrive(worker: RestWorker, page: httpx.Response, **fields: str) -> httpx.Re
 
 
 def test_a_connector_without_dead_letters_says_how_to_keep_them(worker: RestWorker) -> None:
-    """With the settings to write, and no form."""
+    """With settings that a single broker takes as well, and no form."""
     worker.create("b")
     page = browse(worker, "/ui/connectors/b/letters")
     assert page.status_code == 200
-    assert "errors.deadletterqueue.topic.name" in words(page.text)
     assert "<form" not in page.text
+    recipe = page.text.partition("<code>")[2].partition("</code>")[0]
+    settings = json.loads("{" + html.unescape(recipe) + "}")
+    config = ConnectorConfig.model_validate(
+        {"name": "b", "connector.class": "CompactedTopic", "topics": "t", **settings}
+    )
+    assert config.dead_letter_topic == "b.dead"
+    assert config.dead_letter_replication_factor == -1
 
 
 def test_the_connectors_page_leads_to_its_letters(worker: RestWorker) -> None:
