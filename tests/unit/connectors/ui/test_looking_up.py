@@ -12,11 +12,14 @@ from tests.unit.connectors.rest.test_record_requests import OF_JSON, keep
 
 
 def test_a_key_that_is_not_kept_is_said_to_be_none(worker: RestWorker) -> None:
-    """The form has what was typed, as text."""
+    """The form has what was typed, as text; below it stands how keys are compared, and what shows how they are kept."""
     worker.create("a")
     page = browse(worker, "/ui/connectors/a/lookup?key=%3Cb%3E")
     assert page.status_code == 200
-    assert "0 kept of this key" in words(page.text)
+    shown = words(page.text)
+    assert "Nothing is kept of this key" in shown
+    assert "Keys are compared by their bytes" in shown
+    assert "keyfold dump CONNECTOR.json --partition 0" in shown
     assert 'value="&lt;b&gt;"' in page.text
 
 
