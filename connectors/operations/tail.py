@@ -110,9 +110,11 @@ def partitions(consumer: Consumer, topic: str) -> list[int]:
 
 def refused(topic: str, error: KafkaError) -> KeyfoldError:
     """Returns the error for what a broker answered about `topic`: not there, not allowed, or not at the moment."""
+    if error.code() in MISSING:
+        return UsageError(f"Topic {topic} does not exist.", "Check its name, and bootstrap.servers of the worker file.")
     what = f"Topic {topic}: {broker_text(error)}."
-    if error.code() in MISSING or error.code() == KafkaError.TOPIC_EXCEPTION:
-        return UsageError(what, "Check its name, and bootstrap.servers.")
+    if error.code() == KafkaError.TOPIC_EXCEPTION:
+        return UsageError(what, "Check its name.")
     if error.code() in NOT_ALLOWED:
         return NotAllowedError(what, f"Grant the principal Read and Describe on topic {topic} (kafka-acls.sh --add).")
     return UnreachableError(what, "Try it again in a moment.")

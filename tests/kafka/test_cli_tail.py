@@ -85,9 +85,10 @@ def test_tail_of_an_unknown_topic_says_so(
     broker: EmbeddedKafka, new_topic_name: Callable[[str], str], tmp_path: Path
 ) -> None:
     """A name that does not exist is a usage error, and no topic is made."""
-    result = invoke("tail", new_topic_name("nothing"), "--worker", worker_file(tmp_path, broker.bootstrap))
+    name = new_topic_name("nothing")
+    result = invoke("tail", name, "--worker", worker_file(tmp_path, broker.bootstrap))
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "Unknown topic" in result.stderr
+    assert f"Topic {name} does not exist." in result.stderr
 
 
 def test_describe_shows_the_lag_where_a_broker_answers(broker: EmbeddedKafka, tmp_path: Path) -> None:

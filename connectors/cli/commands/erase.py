@@ -44,8 +44,7 @@ _MOST_BYTES: Final = 64 << 20
 app: Final = typer.Typer(
     name="erase",
     no_args_is_help=True,
-    help="Erases keys: keyfold erase CONNECTOR.json --key K... [--keys-from FILE] [--pinned] [--dry-run] "
-    "[--json] [--timeout SECONDS (60)] [--worker FILE]. erase verify RECEIPT looks again later.",
+    help="Erases keys from all that is kept, with a signed receipt; with verify, looks again later.",
 )
 
 

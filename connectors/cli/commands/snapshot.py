@@ -44,8 +44,7 @@ _NAME_THEM: Final = (
 app: Final = typer.Typer(
     name="snapshot",
     no_args_is_help=True,
-    help="Takes a snapshot now: keyfold snapshot CONNECTOR.json [--json] [--timeout SECONDS (60)] [--worker FILE]. "
-    "With a command it looks after those that are there.",
+    help="Takes a snapshot now; with a command (list, verify, diff…) it looks after those that are there.",
 )
 
 

@@ -173,6 +173,12 @@ def test_help_speaks_to_people(command: tuple[str, ...]) -> None:
     assert [word for word in ("bool", "Raises", "Error ") if word in shown] == []
 
 
+def test_the_list_of_commands_says_what_each_does_in_a_sentence() -> None:
+    """How a command is called stands in its own help, not in the list."""
+    shown = invoke("--help").stdout
+    assert [word for word in ("[--", "keyfold snapshot", "keyfold erase") if word in shown] == []
+
+
 @pytest.mark.parametrize("command", ["clean", "release", "restart", "snapshot", "erase"])
 def test_what_waits_for_a_worker_waits_no_longer_than_is_said(command: str) -> None:
     """--timeout is an option of the commands that may ask a worker, a minute if nothing is said."""
