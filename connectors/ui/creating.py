@@ -21,7 +21,6 @@ from connectors.rest import errors
 from connectors.rest.context import RestContext
 from connectors.rest.endpoints.connectors import create_from
 from connectors.rest.endpoints.plugins import faults_of
-from connectors.rest.errors import sentence
 from connectors.ui.deeds import CREATE, Deeds
 from connectors.ui.forms import own_form
 from connectors.ui.measurements import Measurements
@@ -115,7 +114,7 @@ class CreatingPages:
         except UsageError as error:
             return JsonVerdict((errors.text_of(HTTPStatus.BAD_REQUEST, str(error)),))
         faults = await self._context.slow.checks.run(faults_of, self._context, settings)
-        told = tuple(errors.text_of(HTTPStatus.BAD_REQUEST, sentence(fault)) for fault in faults)
+        told = tuple(errors.text_of(HTTPStatus.BAD_REQUEST, str(fault)) for fault in faults)
         if not told and name in self._context.herder.names():
             told = (f"There is a connector {name} already.",)
         return JsonVerdict(told, name)

@@ -50,11 +50,29 @@ def test_what_is_wrong_is_said_before_and_when_it_is_made(worker: RestWorker, te
     assert "<b>" not in answer.text
 
 
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        (
+            {"min.cleanable.dirty.ratio": "5"},
+            "<li>min.cleanable.dirty.ratio: &#34;5&#34; is not allowed: allowed is a number from 0 to 1.</li>",
+        ),
+        ({"snapshot.interval.ms": "-7"}, "only at the end of <code>--once</code> and by command"),
+        ({"snapshot.interval.ms": "`<b>`"}, "<code>&lt;b&gt;</code>"),
+    ],
+)
+def test_a_fault_is_said_once_beside_its_setting(worker: RestWorker, setting: dict[str, str], said: str) -> None:
+    """The value stands in it once, as a command says it, and names of options are shown as code."""
+    verdict = send(worker, "/ui/new/check", fields={"json": json.dumps({"name": "a", "topics": "t", **setting})})
+    assert said in verdict.text
+    assert "Invalid value" not in verdict.text
+
+
 def test_a_check_makes_nothing(worker: RestWorker) -> None:
-    """Without JavaScript the button checks, and the form stays as it is."""
+    """Without JavaScript the button checks, and the form stays as it is; no broker is asked, and it says so."""
     answer = send(worker, "/ui/new", fields={"json": FLAT, "only": "check"})
     assert (answer.status_code, worker.herder.names()) == (200, [])
-    assert "a can be created." in words(answer.text)
+    assert "a can be created. Its topics were not looked for: keyfold validate --broker does" in words(answer.text)
     assert "&#34;topics&#34;: &#34;t&#34;" in answer.text
 
 
