@@ -53,9 +53,11 @@ _install:
 	  fi; \
 	  "$(python)" -m venv $(VENV) || exit 1; \
 	fi
-	@echo "installing keyfold and its tools into $(VENV) (a few minutes the first time)"
+	@echo "installing keyfold and its tools into $(VENV): a few minutes the first time"
+	@echo "  1 of 2: pip"
 	@rm -f $(VENV)/.installed
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt pip setuptools
+	@echo "  2 of 2: PySpark, Arrow and what else keyfold stands on, then keyfold itself"
 	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
 	  --no-build-isolation --editable '.[bench,demo,test]'
 	@echo "$(want)" > $(VENV)/.installed
