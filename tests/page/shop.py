@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from tests.support.kafka import create_topic, produce
+from tests.support.kafka import create_topic, produce, wait_until
 from tests.support.rest_process import RestProcess
 
 LONG_NAME: Final = "a-name-as-long-as-names-get-" + "x" * 172
@@ -30,6 +30,8 @@ _JSON: Final = {
 _NO_RESTART: Final = {"restart.backoff.initial.ms": "300000"}
 PEOPLE: Final = ("Ada", "Grace", "Katherine", "Edsger", "Barbara", "Tony", "Frances", "Donald")
 
+
+PUBLISHED_S: Final = 120.0  # with all connectors of the shop on two cores
 
 NAMES: Final = ("orders", "customers", "clicks", "payments", "audit-trail", "stock-2024")
 """The connectors of the shop, without the one of a hostile name."""
@@ -157,6 +159,9 @@ def tried(shop: Shop, name: str) -> str:
             shop.bootstrap, f"{name[:100]}.in", [(at % 2, b"key-%d" % (at % 9), b"value-%d" % at) for at in range(90)]
         )
         shop.make(name, f"{name[:100]}.in", **shop.snapshots(), state_index="always")
+        # what there is to fold, to look up and to take a snapshot of, is what has been published
+        path = f"/connectors/{quote(name, safe='')}/offsets"
+        wait_until(lambda: len(shop.worker.ask("GET", path).json()["offsets"]) == 2, "it has published", PUBLISHED_S)
     shop.aim(name, "RUNNING")
     return name
 
