@@ -33,6 +33,7 @@ TRACES: Final = 1 << 20
 """Characters that the traces of a connector's tasks may have together, each of which is the connector's own: those of
 2,000 tasks as a rule. A connector that is FAILED shows its status however many tasks it has."""
 _TRACE_OF_ALL: Final = "See the trace of the connector: it is that of all its tasks."
+_WORKING: Final = (ConnectorState.RUNNING, ConnectorState.PAUSED)
 _CONVERTERS: Final = ("key.converter.", "value.converter.", "output.key.converter.", "output.value.converter.")
 _RECEIVERS: Final = (
     *("schema.registry.url", "apicurio.registry.url", "proxy.host", "proxy.port"),
@@ -100,18 +101,24 @@ def trace_of(connector: Connector) -> str | None:
 
     Of a connector that runs it tells which source topics it does not read, and what it leaves out of the others.
     """
+    cause, current = cause_of(connector), connector.status
+    if cause is None or current.state in _WORKING:
+        return cause
+    next_ms, since_ms = current.next_restart_ms, current.waiting_since_ms
+    again = "" if next_ms is None else f"\nStarted again at {moment(next_ms)} or before."
+    waits = "" if since_ms is None else f"\nWaits since {moment(since_ms)} for an outage to end."
+    return f"{cause}{waits}{again}"
+
+
+def cause_of(connector: Connector) -> str | None:
+    """Returns what `trace_of` does, without times."""
     current = connector.status
-    if current.state in (ConnectorState.RUNNING, ConnectorState.PAUSED):
+    if current.state in _WORKING:
         missing = [*_not_read(connector), *(f"Warning: {line}" for line in left_out.lines(connector.counters))]
         return "\n".join(missing) or None
     if current.error is None or not (current.state is ConnectorState.FAILED or current.waits):
         return None
-    again = (
-        "" if current.next_restart_ms is None else f"\nStarted again at {moment(current.next_restart_ms)} or before."
-    )
-    since_ms = current.waiting_since_ms
-    waits = "" if since_ms is None else f"\nWaits since {moment(since_ms)} for an outage to end."
-    return f"{printable_text(current.error)}{waits}{again}"
+    return printable_text(current.error)
 
 
 def _not_read(connector: Connector) -> list[str]:

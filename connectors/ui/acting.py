@@ -19,7 +19,7 @@ from connectors.rest import errors
 from connectors.rest.context import RestContext
 from connectors.runtime.lifecycle import TargetState
 from connectors.ui.asked_runs import KINDS, AskedRuns
-from connectors.ui.deeds import Deed, Deeds
+from connectors.ui.deeds import Aim, Deed, Deeds
 from connectors.ui.forms import own_form
 from connectors.ui.measurements import Measurements
 from connectors.ui.offered import DELETE, OFFERS, RESTART
@@ -27,10 +27,12 @@ from connectors.ui.protection import FormTokens
 
 _log = structlog.get_logger()
 
-_TARGETS: Final = {
-    "pause": (TargetState.PAUSED, "It holds once the step that it is in has ended."),
-    "resume": (TargetState.RUNNING, "It runs again."),
-    "stop": (TargetState.STOPPED, "It ends, and lets go of what it holds."),
+_AIMS: Final = {
+    "pause": Aim("PAUSED", "It holds once the step that it is in has ended.", "It holds; what it has open stays open."),
+    "resume": Aim("RUNNING", "It is to run again.", "It runs again."),
+    "stop": Aim(
+        "STOPPED", "It is to end, and to let go of what it holds.", "It has ended, and let go of what it held."
+    ),
 }
 
 
@@ -62,39 +64,43 @@ class ActingPages:
         _log.info("asked for on the page", connector=name, deed=path, user=who.user)
         with self._deeds.ended_if_broken_off(deed, self._context.clock):
             try:
-                said = await self._do(path, name, deed)
+                await self._do(path, name, deed)
             except KeyfoldError as error:
-                self._end(deed, errors.refusal(request, error)[1], ok=False)
-            else:
-                if said is not None:
-                    self._end(deed, said)
+                said = errors.refusal(request, error)[1]
+                self._deeds.end(deed, said, self._context.clock.now_ms(), ok=False)
         self._measurements.forget()
         is_gone = path == DELETE.path and (self._deeds.named(deed.id) or deed).ok
         back = is_gone or fields.get("back") == "overview"
         where = "/ui" if back else f"/ui/connectors/{quote(name, safe='')}"
         return RedirectResponse(f"{where}?deed={deed.id}", HTTPStatus.SEE_OTHER)
 
-    def _end(self, deed: Deed, said: str, *, ok: bool = True) -> None:
-        self._deeds.end(deed, said, self._context.clock.now_ms(), ok=ok)
-
-    async def _do(self, path: str, name: str, deed: Deed) -> str | None:
-        """Does it; returns what came of it, None if that is said later. Raises KeyfoldError."""
-        herder, slow = self._context.herder, self._context.slow
+    async def _do(self, path: str, name: str, deed: Deed) -> None:
+        """Does it, and keeps what came of it, unless that is known later. Raises KeyfoldError."""
         if path in KINDS:
             self._runs.begin(path, deed)
-            return None
-        if path == RESTART.path:
-            if herder.connector(name).spec.target is TargetState.STOPPED:
-                raise UsageError(f"Connector {name} is stopped.", "Resume it: it starts again then.")
-            await slow.changes.run(herder.restart, name)  # it waits for the herder's lock
-            return "It is being started again."
-        if path == DELETE.path:
-            await slow.changes.run(herder.specs.delete, name)
+        elif path == DELETE.path:
+            await self._context.slow.changes.run(self._context.herder.specs.delete, name)
             self._context.topics.forget(name)
-            return "Its config is forgotten; what it has kept and published stays."
-        target, said = _TARGETS[path]
-        await slow.changes.run(herder.specs.target, name, target)
-        return said
+            said = "Its config is forgotten; what it has kept and published stays."
+            self._deeds.end(deed, said, self._context.clock.now_ms())
+        else:
+            aim = await (self._restart(name) if path == RESTART.path else self._aim(path, name))
+            self._deeds.take(deed, aim, self._context.clock.now_ms())
+
+    async def _restart(self, name: str) -> Aim:
+        """Has it started again. Raises UsageError if it is stopped, NoConnectorError, NoThreadError."""
+        herder = self._context.herder
+        target = herder.connector(name).spec.target
+        if target is TargetState.STOPPED:
+            raise UsageError(f"Connector {name} is stopped.", "Resume it: it starts again then.")
+        await self._context.slow.changes.run(herder.restart, name)  # it waits for the herder's lock
+        return Aim(target.value, "It is to be started again.", "It was started again.")
+
+    async def _aim(self, path: str, name: str) -> Aim:
+        """Sets the state that it is to have. Raises NoConnectorError, StorageError."""
+        aim = _AIMS[path]
+        await self._context.slow.changes.run(self._context.herder.specs.target, name, TargetState(aim.state))
+        return aim
 
 
 def _check_confirmed(path: str, name: str, fields: Mapping[str, str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from http import HTTPStatus
 
 import structlog
@@ -14,6 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from compactor.errors import KeyfoldError
 from connectors.errors import DEFECT
 from connectors.metrics.source_lag import SourceLagOf
+from connectors.operations.offsets import kept_state
 from connectors.operations.redrive.run import RedriveKafka
 from connectors.rest import errors
 from connectors.rest.app import has_encoded_slash
@@ -33,6 +35,7 @@ from connectors.ui.looking_up import LookUpPages
 from connectors.ui.measurements import Measurements
 from connectors.ui.protection import FormTokens, ProtectedAnswers
 from connectors.ui.reading import ReadingPages
+from connectors.ui.stored_catalogs import StoredCatalogs
 from connectors.ui.templates import render
 from connectors.ui.visitor import page_values
 from connectors.ui.what_if.pages import WhatIfPages
@@ -68,7 +71,8 @@ class WorkerPage:
         self._history = SampleHistory(measurements, context.clock)
         self._what_if = WhatIfRuns(context.worker, context.clock, count)
         self._live = LiveFeeds(self._tokens)
-        reading = ReadingPages(context, measurements, self._tokens, deeds, self._history, self._live)
+        stored = StoredCatalogs(partial(kept_state, context.worker), context.clock)
+        reading = ReadingPages(context, measurements, self._tokens, deeds, self._history, self._live, stored)
         self._letter_reads = LetterReads(context, letters or LOOK_KAFKA)
         self._letter_runs = LetterRuns(context, deeds, letters)
         pages = (

@@ -80,8 +80,10 @@ class AskedRuns:
 
     def begin(self, kind: str, deed: Deed) -> None:
         """Begins one of KINDS. Raises UsageError if nothing runs the connector, BusyError, NoThreadError."""
-        connector = self._context.herder.connector(deed.connector)
-        if connector.supervisor is None or not connector.supervisor.is_alive():
+        supervisor = self._context.herder.connector(deed.connector).supervisor
+        # A FAILED one takes a resync, with which a new run begins, and refuses the others.
+        takes = supervisor is not None and (supervisor.is_alive() or (kind == RESYNC and supervisor.has_failed()))
+        if not takes:
             raise UsageError(
                 f"Nothing runs connector {deed.connector}.", "Resume it first, or wait until it has begun."
             )

@@ -21,7 +21,7 @@ from connectors.rest import errors
 from connectors.rest.context import RestContext
 from connectors.rest.endpoints.connectors import create_from
 from connectors.rest.endpoints.plugins import faults_of
-from connectors.ui.deeds import CREATE, Deeds
+from connectors.ui.deeds import CREATE, Aim, Deeds
 from connectors.ui.forms import own_form
 from connectors.ui.measurements import Measurements
 from connectors.ui.protection import FormTokens
@@ -104,7 +104,8 @@ class CreatingPages:
             code, said = errors.refusal(request, error)
             self._deeds.end(deed, said, self._context.clock.now_ms(), ok=False)
             return await run_in_threadpool(self._page, request, text, JsonVerdict((said,)), code)
-        self._deeds.end(deed, f"It is there, and is to be {state}.", self._context.clock.now_ms())
+        aim = Aim(state, f"It was made, and is to be {state}.", f"It was made, and is {state}.")
+        self._deeds.take(deed, aim, self._context.clock.now_ms())
         self._measurements.forget()
         return RedirectResponse(f"/ui/connectors/{quote(name, safe='')}?deed={deed.id}", HTTPStatus.SEE_OTHER)
 

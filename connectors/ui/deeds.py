@@ -27,7 +27,8 @@ CREATE: Final = "Create"
 class Deed(Struct, frozen=True, kw_only=True):
     """What `user` asked for of a connector at `asked_ms`. `ended_ms`: when that had ended, None while it goes on.
 
-    `said` is what came of it; `ok` is False if it failed.
+    `said` is what came of it; `ok` is False if it failed. `aim` is the state that it asks for, "" if for none, and
+    `then` what is said once that is reached, which the connector may do later, or never.
     """
 
     id: str
@@ -38,6 +39,36 @@ class Deed(Struct, frozen=True, kw_only=True):
     ended_ms: int | None = None
     ok: bool = True
     said: str = ""
+    aim: str = ""
+    then: str = ""
+    reached: bool = False
+
+    @property
+    def word(self) -> str:
+        """How it is, in a word or two."""
+        if self.ended_ms is None:
+            return "under way"
+        if not self.ok:
+            return "refused"
+        return "asked for" if self.is_open else "done"
+
+    @property
+    def tone(self) -> str:
+        """The colour of that word: good, warn or bad."""
+        return {"done": "good", "refused": "bad"}.get(self.word, "warn")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it was taken, and the connector was not seen in the state that it asks for."""
+        return self.ended_ms is not None and self.ok and self.aim != "" and not self.reached
+
+
+class Aim(Struct, frozen=True):
+    """What a deed asks a connector to become: a state, and what is said before and after it is reached."""
+
+    state: str
+    said: str
+    then: str
 
 
 class Deeds:
@@ -65,6 +96,18 @@ class Deeds:
                 self._deeds[deed.id] = ended
         return ended
 
+    def take(self, deed: Deed, aim: Aim, now_ms: int) -> Deed:
+        """Keeps that a deed was taken, and what it asks for, and returns it so."""
+        return self.end(replace(deed, aim=aim.state, then=aim.then), aim.said, now_ms)
+
+    def follow(self, connector: str, state: str) -> None:
+        """Keeps of the last deed that asks a connector for a state that it has reached `state`, if it asks for that."""
+        with self._lock:
+            aimed = (deed for deed in reversed(self._deeds.values()) if deed.connector == connector and deed.aim)
+            last = next(aimed, None)
+            if last is not None and last.is_open and last.aim == state:
+                self._deeds[last.id] = replace(last, reached=True, said=last.then)
+
     @contextmanager
     def ended_if_broken_off(self, deed: Deed, clock: Clock) -> Iterator[None]:
         """Keeps of a deed that it failed if the block raises, so that it is not shown as under way for good."""
@@ -79,10 +122,15 @@ class Deeds:
         with self._lock:
             return self._deeds.get(deed_id)
 
-    def of(self, connector: str, since_ms: int = 0) -> tuple[Deed, ...]:
-        """Returns the last deeds of the connector that has the name since `since_ms`, the newest first."""
+    def of(self, connector: str, since_ms: int = 0, without: Deed | None = None) -> tuple[Deed, ...]:
+        """Returns the last deeds of the connector that has the name since `since_ms`, the newest first.
+
+        `without` is one that the page shows elsewhere.
+        """
+        hidden = "" if without is None else without.id
         with self._lock:
-            named = [deed for deed in reversed(self._deeds.values()) if deed.connector == connector]
+            every = reversed(self._deeds.values())
+            named = [deed for deed in every if deed.connector == connector and deed.id != hidden]
         return tuple(deed for deed in named if _is_of(deed, since_ms))[:SHOWN_DEEDS]
 
 

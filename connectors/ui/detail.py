@@ -18,7 +18,7 @@ from connectors.metrics.measured import MeasuredConnector
 from connectors.operations.describe import PartitionDescription, TopicDescription, partitions, topics
 from connectors.operations.snapshots.opening import opening
 from connectors.placeholders import has_placeholder
-from connectors.rest.views import trace_of
+from connectors.rest.views import cause_of
 from connectors.runtime.supervised_connector import Connector
 from connectors.source.source_errors import advice, is_faulty, meaning_of
 from connectors.ui.overview import Row, row
@@ -73,15 +73,22 @@ class FoldTotals(Struct, frozen=True):
 
 
 class Detail(Struct, frozen=True, kw_only=True):
-    """Everything on the page; `error` is what has failed and what to do, `due_mark` the dirty ratio of a fold."""
+    """Everything on the page; `error` is what has failed and what to do, `due_mark` the dirty ratio of a fold.
+
+    `is_known`: there is a catalog to show. `is_stored`: nothing runs the connector, and it was read from the store.
+    `has_counts`: something has counted since the connector started.
+    """
 
     now_ms: int
     row: Row
+    is_known: bool
+    is_stored: bool
+    has_counts: bool
     error: str | None
     failures: int
     next_restart_ms: int | None
     waiting_since_ms: int | None
-    origin: str
+    file: str | None
     due_mark: float
     topics: tuple[TopicRow, ...]
     more_topics: int
@@ -94,22 +101,36 @@ class Detail(Struct, frozen=True, kw_only=True):
     counters: Mapping[str, int]
 
 
-def detail(connector: Connector, measured: MeasuredConnector, now_ms: int, late_ms: int, page: int = 1) -> Detail:
-    """Returns what the page shows of a connector, as it was measured at `now_ms`, with its partitions of `page`."""
-    state = connector.catalog_state or CatalogState()
+def detail(
+    connector: Connector,
+    measured: MeasuredConnector,
+    now_ms: int,
+    late_ms: int,
+    page: int = 1,
+    stored: CatalogState | None = None,
+) -> Detail:
+    """Returns what the page shows of a connector, as it was measured at `now_ms`, with its partitions of `page`.
+
+    `stored` is its catalog as the store has it, which is shown if nothing runs the connector.
+    """
+    known = connector.catalog_state
+    state = known or stored or CatalogState()
     described = _partitions(connector, state, measured, now_ms)
     largest = max((log.lag or 0 for log in described), default=0)
     on_page, number, pages = page_of(described, page, PAGE_PARTITIONS)
     named = topics(state, {}, {})
-    status, origin = connector.status, connector.spec.file
+    status = connector.status
     return Detail(
         now_ms=now_ms,
         row=row(connector, measured, now_ms, late_ms),
-        error=trace_of(connector),
+        is_known=known is not None or stored is not None,
+        is_stored=known is None and stored is not None,
+        has_counts=bool(measured.counters),
+        error=cause_of(connector),
         failures=status.failures,
         next_restart_ms=status.next_restart_ms,
         waiting_since_ms=status.waiting_since_ms,
-        origin="made over REST" if origin is None else f"of the file {origin}",
+        file=None if connector.spec.file is None else str(connector.spec.file),
         due_mark=connector.spec.config.min_cleanable_dirty_ratio,
         topics=tuple(_topic(each, state) for each in named[:PAGE_PARTITIONS]),
         more_topics=max(0, len(named) - PAGE_PARTITIONS),

@@ -8,6 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from connectors.runtime.lifecycle import TargetState
+from connectors.runtime.status import ConnectorState
 from connectors.runtime.supervised_connector import Connector
 
 
@@ -51,15 +52,17 @@ def offered(connector: Connector) -> tuple[DeedOffer, ...]:
 
 def _offered(connector: Connector) -> Iterator[DeedOffer]:
     target, config = connector.spec.target, connector.spec.config
-    if target is TargetState.RUNNING:
-        yield PAUSE
-    else:
+    # While it is FAILED or waits, nothing is paused, and its thread refuses each request that no new run begins with.
+    works = connector.status.state is not ConnectorState.FAILED and not connector.status.waits
+    if target is not TargetState.RUNNING:
         yield RESUME
+    elif works:
+        yield PAUSE
     if target is not TargetState.STOPPED:
         yield RESTART
-        if "compact" in config.cleanup_policy:
+        if works and "compact" in config.cleanup_policy:
             yield CLEAN
-        if config.snapshot_location is not None:
+        if works and config.snapshot_location is not None:
             yield SNAPSHOT
         yield STOP
         yield RESYNC

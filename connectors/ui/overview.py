@@ -10,11 +10,11 @@ from msgspec import Struct
 
 from compactor.metrics import FRESHNESS_BOUNDS_S, Freshness
 from connectors.metrics.measured import MeasuredConnector
-from connectors.rest.views import trace_of
+from connectors.rest.views import cause_of
 from connectors.runtime.status import ConnectorState
 from connectors.runtime.supervised_connector import Connector
 from connectors.ui.conditions import LATE_MS, Pill, condition
-from connectors.ui.texts import first_line, page_of
+from connectors.ui.texts import brief_error, page_of
 
 PAGE_ROWS: Final = 100
 """Connectors on one page of the overview: some 100 KB of HTML, which a phone lays out at once."""
@@ -79,7 +79,7 @@ def row(connector: Connector, measured: MeasuredConnector, now_ms: int, late_ms:
         pills=current.pills,
         rank=current.rank,
         is_late=current.is_late,
-        note=first_line(trace_of(connector)),
+        note=brief_error(cause_of(connector)),
         target=connector.spec.target.value,
         tasks=measured.tasks,
         partitions=len(measured.logs),

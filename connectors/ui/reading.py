@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -10,30 +11,36 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from connectors.errors import ConflictError, NoConnectorError
 from connectors.progress.log_lines import LOG_LINES
 from connectors.rest.context import RestContext
 from connectors.rest.views import config
 from connectors.runtime.supervised_connector import Connector
-from connectors.ui.deeds import Deeds
+from connectors.ui.deeds import Deed, Deeds
 from connectors.ui.detail import detail
 from connectors.ui.drawn_rows import DrawnRows
 from connectors.ui.history import SampleHistory
 from connectors.ui.live.feeds import LiveFeeds
 from connectors.ui.measurements import Measurements
-from connectors.ui.offered import OFFERS, offered
+from connectors.ui.offered import DELETE, OFFERS, offered
 from connectors.ui.overview import overview
 from connectors.ui.protection import FormTokens
 from connectors.ui.shown_settings import setting_groups
 from connectors.ui.static_files import static_files
+from connectors.ui.stored_catalogs import StoredCatalogs
 from connectors.ui.templates import render
 from connectors.ui.visitor import admin, page_values
 
 _YEAR: Final = "private, max-age=31536000, immutable"
 _DIGITS_MAX: Final = 6
+_IN_FILE: Final = "It is changed and deleted there: remove the file, and have the worker read its files again (SIGHUP)."
 
 
 class ReadingPages:
-    """Makes these pages; each of its methods runs on a thread of the framework's, and waits for nothing."""
+    """Makes these pages; each of its methods runs on a thread of the framework's.
+
+    None waits, but that of a connector that nothing runs: for its catalog, as StoredCatalogs does.
+    """
 
     def __init__(
         self,
@@ -43,6 +50,7 @@ class ReadingPages:
         deeds: Deeds,
         history: SampleHistory,
         live: LiveFeeds,
+        stored: StoredCatalogs,
     ) -> None:
         self._context = context
         self._measurements = measurements
@@ -51,6 +59,7 @@ class ReadingPages:
         self._history = history
         self._rows = DrawnRows(history)
         self._live = live
+        self._stored = stored
 
     def routes(self) -> list[Route]:
         """Returns their paths."""
@@ -66,7 +75,7 @@ class ReadingPages:
 
     def page(self, request: Request, template: str, code: int = HTTPStatus.OK, **values: Any) -> HTMLResponse:
         """Returns a page of the template, in the frame that all have."""
-        deed = self._deeds.named(request.query_params.get("deed", ""))
+        deed = self._deed(request)
         frame = page_values(request, self._context, self._tokens)
         return HTMLResponse(render(template, **frame, deed=deed, **values), code)
 
@@ -80,11 +89,13 @@ class ReadingPages:
     def connector(self, request: Request) -> Response:
         """Shows a connector."""
         connector = self._named(request)
+        self._deeds.follow(connector.name, connector.status.state.value)
         measured, late_ms = self._measurements.of(connector), self._measurements.late_ms
-        shown = detail(connector, measured, self._context.clock.now_ms(), late_ms, _number(request, "page"))
+        stored, page = self._stored.of(connector).state, _number(request, "page")
+        shown = detail(connector, measured, self._context.clock.now_ms(), late_ms, page, stored)
         acts: dict[str, Any] = {
             "offers": offered(connector),
-            "deeds": self._deeds.of(connector.name, connector.spec.since_ms),
+            "deeds": self._deeds.of(connector.name, connector.spec.since_ms, self._deed(request)),
         }
         samples = self._history.of(connector.name, connector.spec.since_ms)
         return self.page(request, "connector.html", name=connector.name, tab="", detail=shown, samples=samples, **acts)
@@ -102,10 +113,21 @@ class ReadingPages:
         return self.page(request, "log.html", name=connector.name, tab="log", lines=lines)
 
     def confirm(self, request: Request) -> Response:
-        """Says what a deed means, with a form that does it."""
+        """Says what a deed means, with a form that does it. Raises ConflictError if it is not done here."""
         connector, path = self._named(request), request.url.path.rpartition("/")[2]
         admin(request)
+        if path == DELETE.path and connector.spec.file is not None:
+            raise ConflictError(f"Connector {connector.name} is of the file {connector.spec.file}.", _IN_FILE)
         return self.page(request, "confirm.html", name=connector.name, offer=OFFERS[path])
+
+    def _deed(self, request: Request) -> Deed | None:
+        """Returns the deed of the address, as its connector is now; None if it names none that is kept."""
+        deed = self._deeds.named(request.query_params.get("deed", ""))
+        if deed is None or not deed.is_open:
+            return deed
+        with suppress(NoConnectorError):
+            self._deeds.follow(deed.connector, self._context.herder.connector(deed.connector).status.state.value)
+        return self._deeds.named(deed.id)
 
     def _named(self, request: Request) -> Connector:
         """Returns the connector that the path names. Raises NoConnectorError."""

@@ -36,6 +36,7 @@ def environment() -> Environment:
         size=texts.size,
         duration=texts.duration,
         ago=texts.time_tag,
+        within=texts.within_tag,
         prose=texts.prose,
         clock=texts.clock_tag,
         first_line=texts.first_line,

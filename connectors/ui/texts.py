@@ -50,6 +50,21 @@ def first_line(text: str | None, most: int = 240) -> str | None:
     return None if text is None else bounded(text.strip().partition("\n")[0], most)
 
 
+def brief_error(text: str | None, most: int = 240) -> str | None:
+    """Returns the first line of an error, of at most `most` characters; None for None.
+
+    What is left out is in its middle: errors end with what to do, and what they quote stands before that.
+    """
+    if text is None:
+        return None
+    line = text.strip().partition("\n")[0]
+    if len(line) <= most:
+        return line
+    end = line[-(most // 2) :]
+    end = end.partition(". ")[2] or end.partition(" ")[2] or end  # of whole sentences, else words
+    return f"{line[: most - len(end) - 3]} … {end}"
+
+
 def count(number: int | None) -> str:
     """Returns a whole number with commas between thousands."""
     return NOTHING if number is None else f"{number:,}"
@@ -86,6 +101,13 @@ def time_tag(at_ms: int | None, now_ms: int) -> Markup:
     when = moment(at_ms)
     away = duration(abs(now_ms - at_ms))
     said = f"in {away}" if at_ms > now_ms else f"{away} ago"
+    return Markup('<time datetime="{0}" title="{0}">{1}</time>').format(when, said)
+
+
+def within_tag(at_ms: int, now_ms: int) -> Markup:
+    """Returns by when something is done that comes at `at_ms` or before, as HTML that has the time itself too."""
+    when = moment(at_ms)
+    said = f"within {duration(at_ms - now_ms)}" if at_ms - now_ms >= 1_000 else "at once"
     return Markup('<time datetime="{0}" title="{0}">{1}</time>').format(when, said)
 
 

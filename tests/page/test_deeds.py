@@ -30,8 +30,8 @@ class Deed(NamedTuple):
 SIMPLE = (
     Deed("Pause", "RUNNING", "PAUSED", "It holds"),
     Deed("Resume", "PAUSED", "RUNNING", "It runs again"),
-    Deed("Stop", "RUNNING", "STOPPED", "lets go of what it holds"),
-    Deed("Restart", "RUNNING", "RUNNING", "It is being started again"),
+    Deed("Stop", "RUNNING", "STOPPED", "It has ended"),
+    Deed("Restart", "RUNNING", "RUNNING", "It was started again"),
     Deed("Clean now", "RUNNING", "RUNNING", "old"),
     Deed("Snapshot now", "RUNNING", "RUNNING", "Took 1 snapshot with"),
 )
@@ -51,6 +51,7 @@ def test_a_button_does_what_it_says(person: Person, deed: Deed) -> None:
         wait_until(lambda: starts(person.shop, name) > before, "it was started again", WAIT_S)
     if deed.button == "Snapshot now":
         expect(person.page.get_by_role("table", name=re.compile("Snapshots"))).to_contain_text("newest")
+    person.visit.go(path_of(name))
     expect(person.page.locator(".lately")).to_contain_text(deed.button)
 
 
@@ -108,7 +109,7 @@ def test_a_connector_is_made_of_json(person: Person) -> None:
         person.visit.expect_refusal()
     person.hand.tick(person.page, person.page.get_by_role("radio", name="stopped"))
     person.press("Create")
-    person.is_told("Create: done", "It is there")
+    person.is_told("Create: done", "It was made")
     assert person.shop.worker.state(name) == "STOPPED"
     person.shop.worker.ask("DELETE", f"/connectors/{name}")
 
@@ -149,7 +150,7 @@ def test_a_failed_connector_is_restarted_from_the_overview(person: Person) -> No
         lambda: button.count() > 0 or person.visit.go("/ui") is None, "the overview offers to restart it", WAIT_S
     )
     person.press(f"Restart {name}")
-    expect(person.notice()).to_contain_text("Restart: done")
+    expect(person.notice()).to_contain_text(re.compile("Restart: (asked for|done)"))
     assert person.page.url.partition("?")[0].endswith("/ui")
     wait_until(lambda: starts(person.shop, name) > before, "it was started again", WAIT_S)
 

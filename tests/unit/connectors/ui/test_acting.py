@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from compactor.storage.base import Storage
 from connectors.clock import SystemClock
 from connectors.config.files import load_connector, load_worker
 from connectors.progress.log_lines import LOG_LINES
-from connectors.runtime.status import ConnectorState
+from connectors.runtime.status import ConnectorState, Status
 from connectors.ui.asked_runs import END_MS, AskedRuns
 from connectors.ui.deeds import MOST_DEEDS, SHOWN_DEEDS, Deeds
 from tests.support.browser import browse, send, token, words
@@ -43,7 +44,11 @@ def secured(tmp_path: Path) -> Iterator[RestWorker]:
 
 @pytest.mark.parametrize(
     ("path", "state", "said"),
-    [("pause", "PAUSED", "It holds"), ("stop", "STOPPED", "It ends"), ("restart", "RUNNING", "being started again")],
+    [
+        ("pause", "PAUSED", "It holds"),
+        ("stop", "STOPPED", "It has ended"),
+        ("restart", "RUNNING", "It was started again"),
+    ],
 )
 def test_a_deed_is_done_and_the_page_says_so(worker: RestWorker, path: str, state: str, said: str) -> None:
     """What was asked for and when, on the page that the browser is led to, and in the list of the connector."""
@@ -56,6 +61,63 @@ def test_a_deed_is_done_and_the_page_says_so(worker: RestWorker, path: str, stat
     resumed = send(worker, "/ui/connectors/a/resume")
     assert f"{path.capitalize()}: done" in words(resumed.text)
     assert worker.herder.connector("a").spec.target.value == "RUNNING"
+
+
+def test_a_deed_is_done_once_the_state_is_reached(worker: RestWorker) -> None:
+    """Until then the page says that it was asked for, as it does if the state is never reached."""
+    worker.create("a")
+    supervisor = worker.supervisor("a")
+    supervisor.aim = lambda target: None  # type: ignore[method-assign]  # noqa: ARG005
+    told = send(worker, "/ui/connectors/a/pause")
+    assert "Pause: asked for It holds once" in words(told.text)
+    supervisor.fail("Topic t is gone.")
+    assert "Pause: asked for" in words(browse(worker, str(told.url)).text)
+    supervisor.status = Status(ConnectorState.PAUSED)
+    done = words(browse(worker, str(told.url)).text)
+    assert "Pause: done It holds;" in done
+    assert "asked for at" in done.partition("Pause: done")[2]
+    supervisor.fail("Topic t is gone.")
+    assert "Pause: done" in words(browse(worker, "/ui/connectors/a").text)
+
+
+def test_the_deed_of_the_banner_is_not_repeated_below(worker: RestWorker) -> None:
+    """Nor does the page of a connector name that with each deed; without the banner all are listed."""
+    worker.create("a")
+    told = send(worker, "/ui/connectors/a/pause")
+    assert words(told.text).count("Pause: done") == 1
+    assert "a, asked for" not in words(told.text)
+    assert 'class="lately"' in browse(worker, "/ui/connectors/a").text
+
+
+def test_what_is_refused_is_not_offered(worker: RestWorker, tmp_path: Path) -> None:
+    """A FAILED connector takes a resync, with which it starts again, and neither a clean nor a snapshot."""
+    worker.create("a", **{"snapshot.location": str(tmp_path / "snapshots")})
+    offers = ("pause", "clean", "snapshot", "restart", "stop", "resync")
+    assert _offered(worker) == set(offers)
+    worker.supervisor("a").fail("Topic t is gone.")
+    assert _offered(worker) == {"restart", "stop", "resync"}
+    worker.supervisor("a").wait("No broker answers.", 1)
+    assert _offered(worker) == {"restart", "stop", "resync"}
+
+
+def _offered(worker: RestWorker) -> set[str]:
+    return set(
+        re.findall(
+            r'(?:action|href)="/ui/connectors/a/(pause|clean|snapshot|restart|stop|resync)"',
+            browse(worker, "/ui/connectors/a").text,
+        )
+    )
+
+
+def test_a_failed_connector_takes_a_resync(worker: RestWorker) -> None:
+    """It is what some errors ask for, and a new run begins with it."""
+    worker.create("a")
+    supervisor = worker.supervisor("a")
+    supervisor.fail("Records were taken back.")
+    supervisor.is_alive = lambda: False  # type: ignore[method-assign]
+    assert "Nothing runs" not in words(send(worker, "/ui/connectors/a/resync", fields={"confirm": "yes"}).text)
+    assert len(_pending(worker.location.sub("a"))) == 1
+    assert "Nothing runs" in words(send(worker, "/ui/connectors/a/clean").text)
 
 
 def test_a_failed_connector_is_restarted_from_the_overview(worker: RestWorker) -> None:
@@ -156,6 +218,10 @@ def test_a_refusal_is_said_on_the_page(tmp_path: Path) -> None:
     file = load_connector(connector_file(tmp_path), load_worker(worker_file(tmp_path)))
     with rest_worker(tmp_path, file) as worker:
         assert f"/ui/connectors/{NAME}/delete" not in browse(worker, f"/ui/connectors/{NAME}").text
+        page = browse(worker, f"/ui/connectors/{NAME}/delete")
+        assert (page.status_code, "<form" in page.text) == (409, False)
+        assert "It is changed and deleted there" in words(page.text)
+        assert "it is changed and deleted there" in words(browse(worker, f"/ui/connectors/{NAME}").text)
         answer = send(worker, f"/ui/connectors/{NAME}/delete", fields={"confirm": NAME})
         assert "Delete: refused" in words(answer.text)
         assert str(file.path) in words(answer.text)

@@ -19,7 +19,7 @@ def test_a_connector_is_made_of_its_file_or_of_what_rest_takes(worker: RestWorke
     """The browser is led to its page."""
     answer = send(worker, "/ui/new", fields={"json": text, "state": "STOPPED"})
     assert (answer.status_code, answer.url.path) == (200, "/ui/connectors/a")
-    assert "Create: done It is there, and is to be STOPPED." in words(answer.text)
+    assert "Create: done It was made, and is STOPPED." in words(answer.text)
     assert worker.herder.connector("a").status.state is ConnectorState.STOPPED
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from connectors.clock import SystemClock
 from connectors.progress.log_lines import LOG_LINES
 from connectors.runtime.status import ConnectorState, Status
 from connectors.ui.protection import HEADERS, POLICY
@@ -48,6 +49,23 @@ def test_the_page_of_a_connector(worker: RestWorker) -> None:
     settings = words(browse(worker, "/ui/connectors/a/settings/").text)
     assert "min.compaction.lag.ms 60000" in settings
     assert "How long" in settings
+
+
+def test_what_has_failed_stands_directly_below_the_state(worker: RestWorker) -> None:
+    """In front of figures, and with the next try and the way to other settings, each said once."""
+    worker.create("a")
+    supervisor = worker.supervisor("a")
+    supervisor.status = Status(ConnectorState.FAILED, "Topic t is gone.", 5, SystemClock().now_ms() + 11_900)
+    page = words(browse(worker, "/ui/connectors/a").text)
+    failed = page.index("What has failed Topic t is gone. Next try by itself within 1")
+    assert "(failed 5 times in a row)" in page
+    assert "Started again" not in page
+    assert failed < page.index("Oldest waits —")
+    assert "keyfold connectors update FILE , or PUT /connectors/a/config" in page
+    supervisor.wait("No broker answers.", SystemClock().now_ms() - 61_000)
+    page = words(browse(worker, "/ui/connectors/a").text)
+    assert "What to know No broker answers. It waits for an outage to end, since 1 min" in page
+    assert "connectors update" not in page
 
 
 def test_the_log_of_a_connector(worker: RestWorker) -> None:

@@ -59,6 +59,19 @@ def test_no_text_is_longer_than_the_bound() -> None:
     assert texts.first_line(None) is None
 
 
+def test_a_long_error_keeps_what_to_do() -> None:
+    """What it quotes is cut in the middle, and its end stays, from the begin of a sentence or of a word."""
+    said = texts.brief_error(f"Topic t refuses {'x' * 500}. It is cordoned. Set output.check=false.\nMore.")
+    assert said is not None
+    assert said.startswith("Topic t refuses xxx")
+    assert said.endswith("x … It is cordoned. Set output.check=false.")
+    assert len(said) == 240
+    assert texts.brief_error("a " * 500, 20) == "a a a a  … a a a a a"
+    assert texts.brief_error("x" * 500, 10) == "xx … xxxxx"
+    assert texts.brief_error("first\nsecond") == "first"
+    assert texts.brief_error(None) is None
+
+
 def test_a_meaning_keeps_its_code_and_the_words_of_its_links() -> None:
     """What is no code is escaped."""
     assert texts.prose("See [the page](page.md): `a<b` & c") == "See the page: <code>a&lt;b</code> &amp; c"
