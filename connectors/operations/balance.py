@@ -12,10 +12,14 @@ from connectors.operations.analyze import PartitionReport, outcomes
 
 
 class BalanceLine(Struct, frozen=True):
-    """A line of a balance: a field of Effect, counted down if it goes; `always` or if there is any."""
+    """A line of a balance: a field of Effect, counted down if it goes; `always` or if there is any.
+
+    `depth` says of how many lines before it the line is a part.
+    """
 
     label: str
     field: str
+    depth: int = 0
     goes: bool = False
     always: bool = False
 
@@ -31,16 +35,16 @@ class BalanceLine(Struct, frozen=True):
 
 BALANCE: Final = (
     BalanceLine("kept now", "before", always=True),
-    BalanceLine("  taken by retention", "retention", goes=True),
-    BalanceLine("  superseded by a later record", "superseded", goes=True, always=True),
-    BalanceLine("  tombstones past their horizon", "expired", goes=True, always=True),
-    BalanceLine("  rejected, or without a key", "rejected", goes=True),
+    BalanceLine("taken by retention", "retention", 1, goes=True),
+    BalanceLine("superseded by a later record", "superseded", 1, goes=True, always=True),
+    BalanceLine("tombstones past their horizon", "expired", 1, goes=True, always=True),
+    BalanceLine("rejected, or without a key", "rejected", 1, goes=True),
     BalanceLine("kept after a full fold", "after", always=True),
-    BalanceLine("  last records of their keys", "live", always=True),
-    BalanceLine("  tombstones", "tombstones", always=True),
-    BalanceLine("  held by {held}", "held", always=True),
-    BalanceLine("    rejected among them", "waiting"),
-    BalanceLine("  not folded by key", "unfolded"),
+    BalanceLine("last records of their keys", "live", 1, always=True),
+    BalanceLine("tombstones", "tombstones", 1, always=True),
+    BalanceLine("held by {held}", "held", 1, always=True),
+    BalanceLine("rejected among them", "waiting", 2),
+    BalanceLine("not folded by key", "unfolded", 1),
 )
 
 

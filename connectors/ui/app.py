@@ -39,7 +39,7 @@ from connectors.ui.stored_catalogs import StoredCatalogs
 from connectors.ui.templates import render
 from connectors.ui.visitor import page_values
 from connectors.ui.what_if.pages import WhatIfPages
-from connectors.ui.what_if.process import counted
+from connectors.ui.what_if.process import count_in_process
 from connectors.ui.what_if.runs import Count, WhatIfRuns
 
 PATH = "/ui"
@@ -61,7 +61,7 @@ class WorkerPage:
         self,
         context: RestContext,
         lag: SourceLagOf,
-        count: Count = counted,
+        count: Count = count_in_process,
         letters: RedriveKafka | None = None,
     ) -> None:
         self._context = context

@@ -27,6 +27,8 @@ from connectors.ui.texts import page_of
 PAGE_PARTITIONS: Final = 100
 """Partitions on one page of a connector, and topics in its list of them."""
 PAGE_SNAPSHOTS: Final = 20
+FULL_LAG: Final = 1_000
+"""Offsets that a full bar of lag has at least: fewer are read in one batch, and would alarm for nothing."""
 _DUE: Final = frozenset(
     reason.value
     for reason in (
@@ -37,7 +39,7 @@ _DUE: Final = frozenset(
 
 
 class PartitionRow(Struct, frozen=True):
-    """A partition; `lag_share` is its part (0 to 100) of the largest lag of the connector's partitions."""
+    """A partition; `lag_share` is the lag as a part (0 to 100) of the page's `full_lag`."""
 
     log: PartitionDescription
     lag_share: int
@@ -77,6 +79,7 @@ class Detail(Struct, frozen=True, kw_only=True):
 
     `is_known`: there is a catalog to show. `is_stored`: nothing runs the connector, and it was read from the store.
     `has_counts`: something has counted since the connector started.
+    `full_lag` is the lag of a full bar: the largest of its partitions, or FULL_LAG if that is more.
     """
 
     now_ms: int
@@ -90,6 +93,7 @@ class Detail(Struct, frozen=True, kw_only=True):
     waiting_since_ms: int | None
     file: str | None
     due_mark: float
+    full_lag: int
     topics: tuple[TopicRow, ...]
     more_topics: int
     partitions: tuple[PartitionRow, ...]
@@ -116,7 +120,7 @@ def detail(
     known = connector.catalog_state
     state = known or stored or CatalogState()
     described = _partitions(connector, state, measured, now_ms)
-    largest = max((log.lag or 0 for log in described), default=0)
+    full_lag = max(FULL_LAG, max((log.lag or 0 for log in described), default=0))
     on_page, number, pages = page_of(described, page, PAGE_PARTITIONS)
     named = topics(state, {}, {})
     status = connector.status
@@ -132,9 +136,10 @@ def detail(
         waiting_since_ms=status.waiting_since_ms,
         file=None if connector.spec.file is None else str(connector.spec.file),
         due_mark=connector.spec.config.min_cleanable_dirty_ratio,
+        full_lag=full_lag,
         topics=tuple(_topic(each, state) for each in named[:PAGE_PARTITIONS]),
         more_topics=max(0, len(named) - PAGE_PARTITIONS),
-        partitions=tuple(_partition(log, largest) for log in on_page),
+        partitions=tuple(_partition(log, full_lag) for log in on_page),
         page=number,
         pages=pages,
         snapshots=_snapshots(connector, state.snapshots),
@@ -154,9 +159,8 @@ def _partitions(
     return partitions(state, ends, engine_settings(connector.spec.config), now_ms)
 
 
-def _partition(log: PartitionDescription, largest: int) -> PartitionRow:
-    share = 100 * (log.lag or 0) // largest if largest else 0
-    return PartitionRow(log, share, log.fold.reason in _DUE)
+def _partition(log: PartitionDescription, full_lag: int) -> PartitionRow:
+    return PartitionRow(log, 100 * (log.lag or 0) // full_lag, log.fold.reason in _DUE)
 
 
 def _topic(described: TopicDescription, state: CatalogState) -> TopicRow:

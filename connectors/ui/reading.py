@@ -83,7 +83,7 @@ class ReadingPages:
         """Shows all connectors, what fails or is late first."""
         now_ms = self._context.clock.now_ms()
         wanted = request.query_params.get("state", "")
-        shown = overview(self._measurements.rows(), now_ms, wanted, _number(request, "page"))
+        shown = overview(self._measurements.rows(), now_ms, wanted, page_number(request))
         return self.page(request, "overview.html", overview=shown, drawn=self._rows.html)
 
     def connector(self, request: Request) -> Response:
@@ -91,7 +91,7 @@ class ReadingPages:
         connector = self._named(request)
         self._deeds.follow(connector.name, connector.status.state.value)
         measured, late_ms = self._measurements.of(connector), self._measurements.late_ms
-        stored, page = self._stored.of(connector).state, _number(request, "page")
+        stored, page = self._stored.of(connector).state, page_number(request)
         shown = detail(connector, measured, self._context.clock.now_ms(), late_ms, page, stored)
         acts: dict[str, Any] = {
             "offers": offered(connector),
@@ -134,8 +134,9 @@ class ReadingPages:
         return self._context.herder.connector(request.path_params["name"])
 
 
-def _number(request: Request, name: str) -> int:
-    text = request.query_params.get(name, "1")
+def page_number(request: Request) -> int:
+    """Returns the number of the page of a list that the address asks for, 1 if that is no number."""
+    text = request.query_params.get("page", "1")
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX else 1
 
 

@@ -59,7 +59,7 @@ def _topic_section(topic: TopicReport, partitions: Sequence[PartitionReport]) ->
     if topic.changed:
         headers += [f"RECORDS {_WITH}", f"BYTES {_WITH}", "RECORDS +/-", "BYTES +/-"]
     lines = (line for line in BALANCE if line.shown(effects))
-    yield table(headers, [(line.label.format(held=held), *_cells(line, effects)) for line in lines])
+    yield table(headers, [("  " * line.depth + line.label.format(held=held), *_cells(line, effects)) for line in lines])
     yield from _sentences(topic)
 
 

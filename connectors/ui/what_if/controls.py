@@ -14,6 +14,7 @@ from msgspec import Struct
 from compactor.settings import FOREVER
 from connectors.config.connector import ConnectorConfig
 from connectors.config.definitions import definitions, documentation
+from connectors.config.errors import Fault
 from connectors.ui.what_if import durations
 
 _MINUTE: Final = 60_000
@@ -146,6 +147,16 @@ def written_changes(changes: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """Returns keys and values of checked changes as a person writes them."""
     by_key = {each.key: each for each in CONTROLS}
     return tuple((key, by_key[key].text(value) if key in by_key else value) for key, value in changes.items())
+
+
+def unread_durations(changes: Mapping[str, str]) -> tuple[Fault, ...]:
+    """Returns a fault, with how to write it, for each duration of `changes` that is none."""
+    unread = (
+        (each.key, changes[each.key])
+        for each in CONTROLS
+        if each.is_duration and each.key in changes and durations.read(changes[each.key]) is None
+    )
+    return tuple(Fault(key, durations.FORMS, value=text) for key, text in unread)
 
 
 def _chosen(control: Control, fields: Mapping[str, str], present: str) -> str:

@@ -24,7 +24,7 @@ from connectors.rest import errors
 from connectors.rest.context import RestContext
 from connectors.ui.forms import own_form
 from connectors.ui.protection import FormTokens
-from connectors.ui.reading import ReadingPages
+from connectors.ui.reading import ReadingPages, page_number
 from connectors.ui.what_if import messages
 from connectors.ui.what_if.controls import (
     SCOPE,
@@ -32,6 +32,7 @@ from connectors.ui.what_if.controls import (
     chosen_changes,
     present_values,
     shown_controls,
+    unread_durations,
     written_changes,
 )
 from connectors.ui.what_if.runs import RunStage, WhatIfRun, WhatIfRuns
@@ -61,8 +62,8 @@ class WhatIfPages:
     def look(self, request: Request) -> Response:
         """Shows the form, and the question of the address with what has become of it. Raises NoConnectorError."""
         name, run_id = request.path_params["name"], request.query_params.get("run", "")
-        self._context.herder.connector(name)
-        run = self._runs.looked_at(run_id, name) if run_id else None
+        since_ms = self._context.herder.connector(name).spec.since_ms
+        run = self._runs.looked_at(run_id, name, since_ms) if run_id else None
         return self._page(request, run.changes if run else {}, run=run, is_gone=bool(run_id) and run is None)
 
     async def ask(self, request: Request) -> Response:
@@ -72,14 +73,14 @@ class WhatIfPages:
         """
         who, fields = await own_form(request, self._tokens)
         name = request.path_params["name"]
-        config = self._context.herder.connector(name).spec.config
-        changes = chosen_changes(config, fields)
+        spec = self._context.herder.connector(name).spec
+        config, changes = spec.config, chosen_changes(spec.config, fields)
         faults = await self._context.slow.checks.run(_faults, config, changes) if changes else ()
         if faults:
-            self._runs.cancel(fields.get("run", ""), name)  # the form that is shown has another question
+            self._runs.cancel(fields.get("run", ""), name, spec.since_ms)  # the form that is shown has another question
             return await self._refused(request, changes, faults, HTTPStatus.BAD_REQUEST)
         try:
-            run = self._runs.ask(config, changes, who.user, fields.get("run", ""))
+            run = self._runs.ask(config, changes, who.user, fields.get("run", ""), spec.since_ms)
         except BusyError as error:
             return await self._refused(request, changes, (Fault("", str(error)),), HTTPStatus.SERVICE_UNAVAILABLE)
         _log.info("what-if asked for on the page", connector=name, changes=changes, user=who.user)
@@ -89,8 +90,7 @@ class WhatIfPages:
         """Has a question given up, and leads to its page."""
         _, fields = await own_form(request, self._tokens)
         name, run_id = request.path_params["name"], fields.get("run", "")
-        self._context.herder.connector(name)
-        self._runs.cancel(run_id, name)
+        self._runs.cancel(run_id, name, self._context.herder.connector(name).spec.since_ms)
         return self._led_to(name, run_id)
 
     def _led_to(self, name: str, run_id: str) -> Response:
@@ -138,13 +138,13 @@ class WhatIfPages:
 def _shown(request: Request, run: WhatIfRun | None) -> ShownReport | None:
     if run is None or run.stage is not RunStage.ANSWERED:
         return None
-    text = request.query_params.get("page", "1")
-    page = int(text) if text.isascii() and text.isdigit() and len(text) <= 6 else 1
-    return shown_report(messages.report_of(run.report), page)
+    return shown_report(messages.report_of(run.report), page_number(request))
 
 
 def _faults(config: ConnectorConfig, changes: Mapping[str, str]) -> tuple[Fault, ...]:
     """Returns what is wrong with `changes` to a config."""
+    if unread := unread_durations(changes):
+        return unread
     try:
         changed_settings(config, changes, f"connector {config.name}")
     except FaultyConfigError as error:

@@ -21,7 +21,7 @@ from connectors.config.worker import WorkerConfig
 from connectors.errors import DEFECT, BusyError
 from connectors.threads import CallQueue
 from connectors.ui.what_if.messages import CountingStep, Question
-from connectors.ui.what_if.process import EndedError, Watch, counted
+from connectors.ui.what_if.process import EndedError, Watch, count_in_process
 
 MOST_WAITING: Final = 4
 """How many questions wait: with the one that is counted, each for the deadline, 50 minutes at most."""
@@ -58,11 +58,13 @@ class RunStage(Enum):
 class WhatIfRun(Struct, frozen=True, kw_only=True):
     """A question of `user` at `asked_ms`, and what has become of it; `looked_ms` and `began_ms` are monotonic.
 
-    `report` is the answer as JSON; `said` is why there is none.
+    It is about the connector that has its name since `since_ms`. `report` is the answer as JSON; `said` is why there
+    is none.
     """
 
     id: str
     connector: str
+    since_ms: int = 0
     changes: Mapping[str, str]
     user: str
     asked_ms: int
@@ -124,7 +126,7 @@ Count = Callable[[Question, Callable[[CountingStep], object], Watch], bytes]
 class WhatIfRuns:
     """Has questions counted by `count`, one after the other; threads share it."""
 
-    def __init__(self, worker: WorkerConfig, clock: Clock, count: Count = counted) -> None:
+    def __init__(self, worker: WorkerConfig, clock: Clock, count: Count = count_in_process) -> None:
         self._worker = worker
         self._clock = clock
         self._count = count
@@ -134,21 +136,29 @@ class WhatIfRuns:
         self._queue = CallQueue("page-what-if")
         self._stopped = threading.Event()
 
-    def ask(self, connector: ConnectorConfig, changes: Mapping[str, str], user: str, instead_of: str = "") -> WhatIfRun:
-        """Asks, and returns what is kept of it; the question with the id `instead_of` is cancelled.
+    def ask(
+        self,
+        connector: ConnectorConfig,
+        changes: Mapping[str, str],
+        user: str,
+        instead_of: str = "",
+        since_ms: int = 0,
+    ) -> WhatIfRun:
+        """Asks about the connector that has its name since `since_ms`, and returns what is kept of the question.
 
-        Raises BusyError if too many wait, NoThreadError.
+        The question with the id `instead_of` is cancelled. Raises BusyError if too many wait, NoThreadError.
         """
         run = WhatIfRun(
             id=secrets.token_urlsafe(9),
             connector=connector.name,
+            since_ms=since_ms,
             changes=dict(changes),
             user=user,
             asked_ms=self._clock.now_ms(),
             looked_ms=self._clock.monotonic_ms(),
         )
         with self._lock:
-            self._cancel(instead_of, connector.name)
+            self._cancel(instead_of, connector.name, since_ms)
             self._settle()
             waiting = sum(each.stage is RunStage.WAITING for each in self._runs.values())
             if waiting >= MOST_WAITING:
@@ -162,12 +172,15 @@ class WhatIfRuns:
             raise
         return run
 
-    def looked_at(self, run_id: str, connector: str) -> WhatIfRun | None:
-        """Returns a question about `connector`, and notes that somebody looks at it; None if it is kept no more."""
+    def looked_at(self, run_id: str, connector: str, since_ms: int = 0) -> WhatIfRun | None:
+        """Returns a question about the connector that has the name since `since_ms`; None if it is kept no more.
+
+        Notes that somebody looks at it.
+        """
         with self._lock:
             self._settle()
-            run = self._runs.get(run_id)
-            if run is None or run.connector != connector:
+            run = self._named(run_id, connector, since_ms)
+            if run is None:
                 return None
             self._runs[run_id] = looked = replace(run, looked_ms=self._clock.monotonic_ms())
             return looked
@@ -178,10 +191,10 @@ class WhatIfRuns:
             earlier = [each for each in self._runs.values() if not each.stage.is_over]
         return [*(each.id for each in earlier), run.id].index(run.id)
 
-    def cancel(self, run_id: str, connector: str) -> None:
-        """Has a question about `connector` given up, if it is under way."""
+    def cancel(self, run_id: str, connector: str, since_ms: int = 0) -> None:
+        """Has a question about the connector that has the name since `since_ms` given up, if it is under way."""
         with self._lock:
-            self._cancel(run_id, connector)
+            self._cancel(run_id, connector, since_ms)
             self._settle()
 
     def stop(self) -> None:
@@ -193,9 +206,13 @@ class WhatIfRuns:
         now_ms = self._clock.monotonic_ms()
         self._runs = still_kept(settled(self._runs, now_ms), now_ms)
 
-    def _cancel(self, run_id: str, connector: str) -> None:
+    def _named(self, run_id: str, connector: str, since_ms: int) -> WhatIfRun | None:
         run = self._runs.get(run_id)
-        if run is not None and run.connector == connector:
+        return run if run is not None and (run.connector, run.since_ms) == (connector, since_ms) else None
+
+    def _cancel(self, run_id: str, connector: str, since_ms: int) -> None:
+        run = self._named(run_id, connector, since_ms)
+        if run is not None:
             self._runs[run_id] = replace(run, is_cancelled=True)
 
     def _reason(self, run_id: str) -> str | None:

@@ -103,14 +103,14 @@ def _balance(report: AnalyzeReport, effects: list[Effect]) -> Iterator[BalanceRo
     for line in BALANCE:
         if line.shown(effects):
             amounts = [line.amount(effect) for effect in effects]
-            label, depth = line.label.strip(), (len(line.label) - len(line.label.lstrip())) // 2
-            yield BalanceRow(label.format(held=held), depth, amounts[0], amounts[1] if len(amounts) > 1 else None)
+            label = line.label.format(held=held)
+            yield BalanceRow(label, line.depth, amounts[0], amounts[1] if len(amounts) > 1 else None)
 
 
 def _rows(partition: PartitionReport) -> Iterator[PartitionOutcome]:
     for label, outcome in ((AS_SET, partition.present), (CHANGED, partition.changed)):
         if outcome is not None:
-            removed = [(each.label.strip(), getattr(outcome.effect, each.field)) for each in BALANCE if each.goes]
+            removed = [(each.label, getattr(outcome.effect, each.field)) for each in BALANCE if each.goes]
             yield PartitionOutcome(partition, label, outcome, tuple(each for each in removed if each[1] != Amount()))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 
 from compactor.model.log import Quarantined
@@ -34,8 +35,16 @@ def test_a_partition_says_when_it_is_folded_and_why() -> None:
     dirty, clean = page.partitions
     assert (dirty.is_due, clean.is_due, page.due_mark) == (True, False, 0.5)
     assert "above min.cleanable.dirty.ratio 0.5" in dirty.log.fold.text
-    assert (dirty.log.source_end, dirty.log.lag, dirty.lag_share) == (180, 30, 100)
-    assert (clean.log.lag, clean.lag_share) == (0, 0)
+    assert (dirty.log.source_end, dirty.log.lag, clean.log.lag) == (180, 30, 0)
+
+
+@pytest.mark.parametrize(
+    ("behind", "share", "full"), [(0, 0, 1_000), (14, 1, 1_000), (1_000, 100, 1_000), (7_000, 100, 7_000)]
+)
+def test_a_bar_of_lag_is_a_share_of_the_largest(behind: int, share: int, full: int) -> None:
+    """Or of a thousand offsets: a few alarm nobody."""
+    page = shown(connector("a", state(DIRTY, CLEAN)), behind=behind)
+    assert ([each.lag_share for each in page.partitions], page.full_lag) == ([share, 0], full)
 
 
 def test_a_quarantine_is_shown_with_its_error() -> None:

@@ -35,11 +35,12 @@ def test_a_duration_has_every_unit_that_it_takes(ms: int, text: str) -> None:
         ("90 s", 90_000),
         ("Never", FOREVER),
         ("0", 0),
+        *[(none, None) for none in ("10 000", "86 400 000", "1h30", "1 30", "1 h 30", "30 1 h", "10,000", "1_000")],
         *[(none, None) for none in ("", "-1", "1.5 h", "h", "1 week", "1 h x", "9" * 20, "9" * 19 + " d", "1 h,", "²")],
     ],
 )
 def test_a_typed_duration_is_read_or_is_none(text: str, ms: int | None) -> None:
-    """A number alone is ms; what is more than a setting may have is none."""
+    """Digits alone are ms, and a number among others has a unit; what is more than a setting may have is none."""
     assert read(text) == ms
 
 

@@ -89,7 +89,12 @@ def test_without_changes_the_present_alone_is_counted(orders: RestWorker) -> Non
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"min.compaction.lag.ms": "soon"}, "Invalid value soon for configuration min.compaction.lag.ms"),
+        (
+            {"min.compaction.lag.ms": "soon"},
+            "Invalid value soon for configuration min.compaction.lag.ms: Write 1 h 30 min",
+        ),
+        ({"delete.retention.ms": "10 000"}, "Invalid value 10 000 for configuration delete.retention.ms: Write 1 h"),
+        ({"delete.retention.ms": "1_000"}, "Invalid value 1_000 for configuration delete.retention.ms: Write 1 h"),
         ({"min.cleanable.dirty.ratio": "2"}, "min.cleanable.dirty.ratio"),
         ({"compaction.scope": "<b>"}, "compaction.scope"),
         ({"max.compaction.lag.ms": "1 min"}, "max.compaction.lag.ms"),
@@ -117,7 +122,7 @@ def test_a_question_is_cancelled(tmp_path: Path) -> None:
     step = '{"type":"step","name":"counting records","partition":3,"partitions":12}'
     pid = tmp_path / "pid"
     body = f"import os, time; open({str(pid)!r}, 'w').write(str(os.getpid())); print({step!r}, flush=True)"
-    count = partial(process.counted, command=(sys.executable, "-c", f"{body}; time.sleep(600)"))
+    count = partial(process.count_in_process, command=(sys.executable, "-c", f"{body}; time.sleep(600)"))
     file = load_connector(connector_file(tmp_path, **LAG), load_worker(worker_file(tmp_path)))
     with rest_worker_with_page(tmp_path, partial(WorkerPage, count=count), file) as worker:
         _cancel(worker, pid)
@@ -146,6 +151,18 @@ def test_an_address_of_old_says_that_it_is_kept_no_more(orders: RestWorker) -> N
     page = browse(orders, f"{PATH}?run=gone")
     assert page.status_code == 200
     assert "kept no more" in words(page.text)
+
+
+def test_an_answer_about_a_deleted_connector_is_not_one_about_a_new_one(worker: RestWorker) -> None:
+    """Of its name: what the deleted one would have folded is not the new one's."""
+    worker.create("a")
+    asked = send(worker, "/ui/connectors/a/what-if")
+    address = asked.url.raw_path.decode()
+    assert "keeps nothing yet" in words(_answered(worker, asked))
+    send(worker, "/ui/connectors/a/delete", fields={"confirm": "a"})
+    worker.create("a")
+    shown = words(browse(worker, address).text)
+    assert ("kept no more" in shown, "keeps nothing yet" in shown) == (True, False)
 
 
 def test_a_viewer_sees_an_answer_and_asks_nothing(tmp_path: Path) -> None:

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from compactor.errors import KeyfoldError
 from connectors.config.files import load_connector, load_worker
 from connectors.ui.what_if.counting_process import sent
 from connectors.ui.what_if.messages import CountingStep, Question, report_of
-from connectors.ui.what_if.process import COMMAND, DefectError, EndedError, counted, memory_of
+from connectors.ui.what_if.process import COMMAND, DefectError, EndedError, count_in_process, memory_of
 from tests.support.cli import connector_file, invoke, worker_file
 from tests.support.kafka import wait_until
 from tests.unit.connectors.cli.test_analyze import LAG, keep_orders
@@ -43,7 +44,7 @@ def test_figures_are_those_of_the_command(tmp_path: Path, question: Question) ->
     """Word for word, but for the time; and the steps are said with the partitions."""
     keep_orders(tmp_path)
     steps: list[CountingStep] = []
-    report = report_of(counted(question, steps.append, lambda: None))
+    report = report_of(count_in_process(question, steps.append, lambda: None))
     options = [option for key, value in CHANGES.items() for option in ("--with", f"{key}={value}")]
     files = connector_file(tmp_path, **LAG), "--worker", worker_file(tmp_path)
     told = msgspec.json.decode(invoke("analyze", *files, *options, "--json").stdout)
@@ -71,7 +72,7 @@ def _without_times(value: object) -> None:
 def test_a_refusal_has_the_words_of_the_command(question: Question) -> None:
     """Of a connector that keeps nothing yet."""
     with pytest.raises(KeyfoldError, match="keeps nothing yet"):
-        counted(question, lambda _: None, lambda: None)
+        count_in_process(question, lambda _: None, lambda: None)
 
 
 ENDLESS = """
@@ -90,7 +91,7 @@ def test_a_cancelled_process_is_gone(tmp_path: Path, question: Question, work: s
     path = tmp_path / "pid"
     command = _command(ENDLESS.format(path=str(path), work=work))
     with pytest.raises(EndedError, match="It was cancelled"):
-        counted(question, lambda _: None, lambda: "It was cancelled." if _pid(path) else None, command)
+        count_in_process(question, lambda _: None, lambda: "It was cancelled." if _pid(path) else None, command)
     assert not _is_alive(_pid(path))
 
 
@@ -126,14 +127,41 @@ def test_a_process_ends_with_the_worker(tmp_path: Path, question: Question) -> N
 def test_a_process_without_an_answer_is_said(question: Question, body: str, error: type[Exception], said: str) -> None:
     """How it has ended, or what it has said that is no answer; what a library prints is none of it."""
     with pytest.raises(error, match=said):
-        counted(question, lambda _: None, lambda: None, _command(body))
+        count_in_process(question, lambda _: None, lambda: None, _command(body))
+
+
+@pytest.mark.parametrize("tail", ["sys.exit(3)", "os._exit(3)"])
+def test_the_end_of_what_a_dead_process_has_said_is_logged(question: Question, tail: str) -> None:
+    """However much it is: it holds up no process, and no secret is shown."""
+    body = f"sys.stderr.write('x' * 500_000 + ' url=https://u:pa55@h/ the last words'); sys.stderr.flush(); {tail}"
+    with capture_logs() as logs, pytest.raises(KeyfoldError, match="The worker's log says more"):
+        count_in_process(question, lambda _: None, lambda: None, _command(body))
+    (logged,) = logs
+    assert (logged["connector"], logged["ended"]) == (question.connector.name, "exit code 3")
+    assert logged["stderr"].startswith("xxx")
+    assert logged["stderr"].endswith("the last words")
+    assert len(logged["stderr"]) <= 4_100  # with what stands for secrets
+    assert "pa55" not in logged["stderr"]
+
+
+def test_a_process_that_goes_on_with_stderr_full_answers(question: Question) -> None:
+    """What it says is read as it counts."""
+    body = "p.analyze_without_spark = lambda *_: sys.stderr.write('x' * 500_000) and 1 / 0; p.main()"
+    with pytest.raises(DefectError, match="ZeroDivision"):
+        count_in_process(question, lambda _: None, lambda: None, _command(body))
+
+
+def test_a_process_that_cannot_be_started_is_an_error_with_its_cause(question: Question) -> None:
+    """Not a defect."""
+    with pytest.raises(KeyfoldError, match=r"could not be started: .*No such file"):
+        count_in_process(question, lambda _: None, lambda: None, ("/nowhere/python",))
 
 
 def test_a_process_that_takes_too_much_memory_is_ended(question: Question) -> None:
     """The worker's memory is the pipeline's."""
     command = _command("held = bytearray(200 << 20); time.sleep(600)")
     with pytest.raises(KeyfoldError, match="more than 64 MiB of memory"):
-        counted(question, lambda _: None, lambda: None, command, most_memory=64 << 20)
+        count_in_process(question, lambda _: None, lambda: None, command, most_memory=64 << 20)
 
 
 def test_it_yields_to_everything_else(question: Question, tmp_path: Path) -> None:
@@ -145,7 +173,7 @@ def test_it_yields_to_everything_else(question: Question, tmp_path: Path) -> Non
         p.analyze_without_spark = asked
         p.main()
     """
-    counted(question, lambda _: None, lambda: None, _command(body))
+    count_in_process(question, lambda _: None, lambda: None, _command(body))
     assert path.read_text().split() == ["19", "1000"]
 
 

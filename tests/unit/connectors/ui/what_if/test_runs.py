@@ -197,7 +197,12 @@ def test_all_are_given_up_when_the_worker_ends(runs: WhatIfRuns, count: StandInC
 
 
 def test_an_answer_belongs_to_its_connector(runs: WhatIfRuns, config: ConnectorConfig) -> None:
-    """The page of another one does not show it."""
-    run = runs.ask(config, {}, "ann")
+    """The page of another one does not show it, nor that of a new one of its name."""
+    run = runs.ask(config, {}, "ann", since_ms=7)
+    runs.cancel(run.id, NAME, 8)
+    shown = runs.looked_at(run.id, NAME, 7)
+    assert shown is not None
+    assert not shown.is_cancelled
+    assert runs.looked_at(run.id, NAME, 8) is None
     assert runs.looked_at(run.id, "another") is None
     assert runs.looked_at("none", NAME) is None
