@@ -9,7 +9,7 @@ read_committed reader sees none of those.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Final
 
@@ -139,16 +139,27 @@ class OutputPartitionReader:
     its position jumps to theirs, and a range would seem to be read.
     """
 
-    def __init__(self, config: Mapping[str, Setting], target: Partition, settled_s: float = SETTLED_S) -> None:
+    def __init__(
+        self,
+        config: Mapping[str, Setting],
+        target: Partition,
+        settled_s: float = SETTLED_S,
+        left_s: Callable[[], float] = lambda: DEADLINE_S,
+    ) -> None:
+        """Reads `target`; `left_s` tells how long may still be waited, and raises what ends the reading."""
         self._config = {"group.id": "keyfold-tail", "log_level": 2, **config, **_PINNED}
         self._settled_s = settled_s
+        self._left_s = left_s
         self.target = target
 
     def bounds(self) -> tuple[int, int]:
         """Returns log start and last stable offset; asks again while the leader of a new topic does not know it."""
         with closing(Consumer(logged(self._config))) as consumer:
             low, end = call_again(
-                lambda: consumer.get_watermark_offsets(self.target, DEADLINE_S), is_settling, self._settled_s, PAUSE_S
+                lambda: consumer.get_watermark_offsets(self.target, min(DEADLINE_S, self._left_s())),
+                is_settling,
+                self._settled_s,
+                PAUSE_S,
             )
             return int(low), int(end)
 
@@ -162,6 +173,7 @@ class OutputPartitionReader:
             while (position := consumer.position([self.target])[0].offset) < stop:
                 if position > reached:  # a large output may take its time, a silent broker may not
                     deadline, reached = Deadline(DEADLINE_S), position
+                self._left_s()
                 yield from (message for message in _consumed(consumer) if (message.offset() or 0) < stop)
                 if deadline.has_passed:
                     raise UnreachableError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -60,7 +60,7 @@ class DeadTopic:
         return RedriveKafka(
             admin=lambda _: this,
             producer=lambda *_: this,
-            bounds=lambda _config, _topic, number: (0, self.end(number)),
+            bounds=self.bounds,
             read=self.read,
             committed=lambda *asked: {tp: self.held.get(tp.partition) for tp in asked[3]},
         )
@@ -68,6 +68,12 @@ class DeadTopic:
     def end(self, number: int) -> int:
         last = max((each.offset for each in self.letters if each.partition == number), default=-1)
         return self.ends.get(number, last + 1)
+
+    def bounds(
+        self, _config: object, _topic: str, number: int, *, left_s: Callable[[], float] = lambda: 60.0
+    ) -> tuple[int, int]:
+        assert left_s() <= 60.0
+        return 0, self.end(number)
 
     def before_read(self) -> None:
         """Is called on the thread that reads."""
@@ -79,7 +85,15 @@ class DeadTopic:
         return {name: TopicInfo(name, f"id-{name}", self.topics[name]) for name in names if name in self.topics}
 
     def read(
-        self, _config: Mapping[str, object], _topic: str, number: int, start: int, end: int, *, context_headers: bool
+        self,
+        _config: Mapping[str, object],
+        _topic: str,
+        number: int,
+        start: int,
+        end: int,
+        *,
+        context_headers: bool,
+        **_: object,
     ) -> Iterator[Letter]:
         assert context_headers
         self.before_read()

@@ -14,7 +14,7 @@ from connectors.kafka.client_settings import Setting
 from connectors.kafka.errors import reading
 from connectors.sinks.dead_letter import PREFIX
 from connectors.sinks.encode import TIMESTAMP, Header, Row, sendable
-from connectors.sinks.output_reader import OutputPartitionReader, header_pairs
+from connectors.sinks.output_reader import DEADLINE_S, OutputPartitionReader, header_pairs
 
 REDRIVES: Final = "keyfold.redrives"
 """A header that counts how often a record was sent back to its source."""
@@ -92,27 +92,30 @@ def read_letters(
     partition: int,
     start: int,
     end: int,
-    read: Callable[[Mapping[str, Setting], Partition], OutputPartitionReader] = OutputPartitionReader,
+    read: Callable[..., OutputPartitionReader] = OutputPartitionReader,
     *,
     context_headers: bool,
+    left_s: Callable[[], float] = lambda: DEADLINE_S,
 ) -> Iterator[Letter]:
     """Yields the letters of [start, end) of a partition by offset; `config` is a consumer's.
 
     `context_headers`: whether the connector adds headers that say what was wrong. If it does not, who produces to the
-    source may have written headers of these names, so none is believed. `read` makes what reads the partition. Raises
-    UnreachableError, NotAllowedError.
+    source may have written headers of these names, so none is believed. `read` makes what reads the partition;
+    `left_s` tells how long (s) may be waited, and may raise what ends it. Raises UnreachableError, NotAllowedError.
     """
-    reader = read(config, Partition(topic, partition))
+    reader = read(config, Partition(topic, partition), left_s=left_s)
     with reading(config, f"The dead letters in {topic}-{partition}", topic):
         for first in range(start, end, _STEP):
             messages = reader.read(first, min(first + _STEP, end))
             yield from (_letter(message, context_headers=context_headers) for message in messages)
 
 
-def bounds(config: Mapping[str, Setting], topic: str, partition: int) -> tuple[int, int]:
+def bounds(
+    config: Mapping[str, Setting], topic: str, partition: int, *, left_s: Callable[[], float] = lambda: DEADLINE_S
+) -> tuple[int, int]:
     """Returns the first offset of a partition and its last stable offset. Raises as `read_letters`."""
     with reading(config, f"The ends of {topic}-{partition}", topic):
-        return OutputPartitionReader(config, Partition(topic, partition)).bounds()
+        return OutputPartitionReader(config, Partition(topic, partition), left_s=left_s).bounds()
 
 
 def _letter(message: Message, *, context_headers: bool) -> Letter:

@@ -53,7 +53,7 @@ class RedriveKafka(Struct, frozen=True):
 
     admin: Callable[[Mapping[str, Setting]], Admin] = Admin
     producer: Callable[[Mapping[str, Setting], str, str, Consumer], RedriveProducer] = RedriveProducer
-    bounds: Callable[[Mapping[str, Setting], str, int], tuple[int, int]] = bounds
+    bounds: Callable[..., tuple[int, int]] = bounds
     read: Callable[..., Iterable[Letter]] = read_letters
     committed: Callable[..., Mapping[TopicPartition, groups.CommittedOffset | None]] = groups.committed
 

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from connectors.clock import Clock
 from connectors.kafka.client_settings import Setting
 from connectors.operations.redrive.letters import Letter
+from connectors.operations.redrive.run import RedriveKafka
 
 _SMALL_READS: Final[Mapping[str, Setting]] = {"queued.max.messages.kbytes": 4_096, "fetch.message.max.bytes": 1 << 20}
 """What a reader fetches ahead, unlike a connector's: what no page shows should not fill the worker's memory.
 A broker sends the first batch in any case, however large it is."""
+_ASK_S: Final = 5.0
+"""How long (s) brokers may take for one question: until then nothing sees that it was cancelled."""
 SHOWN_KINDS: Final = 50
 """Kinds in the table of a page: whoever writes letters may give each a class of its own."""
 
@@ -46,12 +51,20 @@ class LetterLimit:
         self._ends_ms: int | None = None
         self._ended = ended
 
-    def over(self, read: Callable[..., Iterable[Letter]]) -> Callable[..., Iterator[Letter]]:
-        """Returns `read` (`RedriveKafka.read`), which counts here, and raises CutShortError at a bound."""
+    def of(self, kafka: RedriveKafka) -> RedriveKafka:
+        """Returns what reads letters and asks for bounds, but raises CutShortError at a bound."""
+        return replace(kafka, read=self._over(kafka.read), bounds=partial(kafka.bounds, left_s=self.left_s))
+
+    def left_s(self) -> float:
+        """Returns how long (s) the next question may take. Raises CutShortError if nothing more may be read."""
+        self.check()
+        return min(_ASK_S, ((self._ends_ms or 0) - self._clock.monotonic_ms()) / 1_000)
+
+    def _over(self, read: Callable[..., Iterable[Letter]]) -> Callable[..., Iterator[Letter]]:
 
         def limited(config: Mapping[str, Setting], *place: Any, **more: Any) -> Iterator[Letter]:
             self.check()
-            for letter in read({**config, **_SMALL_READS}, *place, **more):
+            for letter in read({**config, **_SMALL_READS}, *place, **more, left_s=self.left_s):
                 self.check()
                 self.letters += 1
                 self._size += letter.size

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from compactor.errors import KeyfoldError
 from connectors.config.secrets import logged_text
+from connectors.errors import CHECK_BROKERS, UnreachableError
 from connectors.operations.redrive.counts import LetterCount, counts
 from connectors.operations.redrive.letters import Letter, LetterFilter
 from connectors.operations.redrive.run import DeadLetters, LetterFates
@@ -59,7 +60,7 @@ def look(dead: DeadLetters, past: DeadLetters, connector: str, wanted: LetterFil
 
     `past` is the same topic, of which it is read which letters have gone. Raises UnreachableError, NotAllowedError.
     """
-    bounds = dead.bounds()
+    bounds = _bounds(dead)
     if not bounds:
         return Look(topic=dead.topic, absent=dead.absent() or f"Topic {dead.topic} has no partitions.")
     share = max(1, NEWEST // len(bounds))
@@ -87,14 +88,25 @@ def letter_at(
 
     Raises UnreachableError, NotAllowedError.
     """
-    low, end = dead.bounds(partition).get(partition, (0, 0))
+    low, end = _bounds(dead, partition).get(partition, (0, 0))
     if not low <= offset < end:
         return None
     try:
         letter = next(iter(dead.letters_in(partition, offset, offset + 1)), None)
-    except CutShortError:
-        return None
+    except CutShortError as error:
+        raise _unread(dead, error) from None
     return None if letter is None else (letter, known_fates(past, {partition: max(low, end - NEWEST)})[0])
+
+
+def _bounds(dead: DeadLetters, partition: int | None = None) -> dict[int, tuple[int, int]]:
+    try:
+        return dead.bounds(partition)
+    except CutShortError as error:
+        raise _unread(dead, error) from None
+
+
+def _unread(dead: DeadLetters, error: CutShortError) -> UnreachableError:
+    return UnreachableError(f"The letters in {dead.topic} were not read: {error}.", CHECK_BROKERS)
 
 
 def known_fates(dead: DeadLetters, starts: Mapping[int, int]) -> tuple[LetterFates | None, str | None]:

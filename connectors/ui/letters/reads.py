@@ -8,8 +8,6 @@ from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from msgspec.structs import replace
-
 from connectors.errors import BusyError, UnreachableError
 from connectors.kafka.admin import Admin
 from connectors.operations.redrive.letters import LetterFilter
@@ -107,5 +105,4 @@ class LetterReads:
     def _opened(self, connector: Connector, bounds: ReadBounds) -> DeadLetters:
         """Opens the topic for one look."""
         limit = LetterLimit(bounds, self._context.clock, self._stopped)
-        kafka = replace(self._kafka, read=limit.over(self._kafka.read))
-        return DeadLetters(self._context.worker, connector.spec.config, kafka)
+        return DeadLetters(self._context.worker, connector.spec.config, limit.of(self._kafka))

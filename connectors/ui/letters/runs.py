@@ -207,8 +207,7 @@ class LetterRuns:
                 run.end = deed, run_outcome
 
     def _made(self, run: LetterRun) -> RunOutcome:
-        kafka = replace(self._kafka, read=run.limit.over(self._kafka.read))
-        dead = DeadLetters(self._context.worker, run.config, kafka)
+        dead = DeadLetters(self._context.worker, run.config, run.limit.of(self._kafka))
         tries = DryCounts(self._context.worker, run.config, self._context.clock, run.limit.is_ended)
 
         def report(count: int) -> None:

@@ -32,9 +32,13 @@ def reader(
     monkeypatch: pytest.MonkeyPatch, *answers: tuple[int, int] | int, settled_s: float = output_reader.SETTLED_S
 ) -> output_reader.OutputPartitionReader:
     """One that is answered so."""
-    given = iter(answers)
-    monkeypatch.setattr(output_reader, "Consumer", lambda _config: Answers(given))
+    consumed_by(monkeypatch, Answers(iter(answers)))
     return output_reader.OutputPartitionReader({}, TopicPartition("o", 0), settled_s)
+
+
+def consumed_by(monkeypatch: pytest.MonkeyPatch, consumer: Answers) -> None:
+    """Has readers use this consumer."""
+    monkeypatch.setattr(output_reader, "Consumer", lambda _config: consumer)
 
 
 def test_a_leader_that_does_not_know_yet_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,6 +53,50 @@ def test_other_errors_are_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
         reader(monkeypatch, KafkaError.TOPIC_AUTHORIZATION_FAILED, (3, 7)).bounds()
     with pytest.raises(KafkaException):
         reader(monkeypatch, KafkaError.NOT_LEADER_FOR_PARTITION, (3, 7), settled_s=0.0).bounds()
+
+
+class EndedError(Exception):
+    """Ends a reading."""
+
+
+class Silent(Answers):
+    """A consumer of brokers that send nothing; it has waited for these times (s)."""
+
+    def __init__(self) -> None:
+        super().__init__(iter(()))
+        self.waited: list[float] = []
+
+    def get_watermark_offsets(self, _target: TopicPartition, timeout_s: float) -> tuple[int, int]:
+        self.waited.append(timeout_s)
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    def assign(self, _at: list[TopicPartition]) -> None:
+        pass
+
+    def position(self, _of: list[TopicPartition]) -> list[TopicPartition]:
+        return [TopicPartition("o", 0, -1001)]
+
+    def consume(self, _most: int, _timeout_s: float) -> list[object]:
+        self.waited.append(0)
+        return []
+
+
+def test_a_silent_broker_is_waited_for_as_long_as_there_is_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that is waited for sets it, and ends a reading between two polls."""
+    silent = Silent()
+    consumed_by(monkeypatch, silent)
+
+    def left_s() -> float:
+        if len(silent.waited) >= 3:
+            raise EndedError
+        return 1.5
+
+    short = output_reader.OutputPartitionReader({}, TopicPartition("o", 0), 0.0, left_s)
+    with pytest.raises(KafkaException):
+        short.bounds()
+    assert silent.waited == [1.5]
+    with pytest.raises(EndedError):
+        [*short.read(0, 9)]
 
 
 PLACES = [record.TopicPartition("o", 0), record.TopicPartition("o", 1)]

@@ -25,7 +25,9 @@ def read(headers: list[Any], kind: int, timestamp: int, *, context_headers: bool
     message = SimpleNamespace(**{name: (lambda found=found: found) for name, found in given.items()})
     message.headers = lambda: headers
     reader = SimpleNamespace(read=lambda _start, _end: [message])
-    letters = read_letters({}, "dead", 0, 5, 6, lambda *_: cast("Any", reader), context_headers=context_headers)
+    letters = read_letters(
+        {}, "dead", 0, 5, 6, lambda *_, **_more: cast("Any", reader), context_headers=context_headers
+    )
     return next(letters)
 
 
