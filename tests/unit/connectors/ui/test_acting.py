@@ -67,7 +67,7 @@ def test_a_deed_is_done_once_the_state_is_reached(worker: RestWorker) -> None:
     """Until then the page says that it was asked for, as it does if the state is never reached."""
     worker.create("a")
     supervisor = worker.supervisor("a")
-    supervisor.aim = lambda target: None  # type: ignore[method-assign]  # noqa: ARG005
+    supervisor.aim = lambda target: None  # type: ignore[method-assign]
     told = send(worker, "/ui/connectors/a/pause")
     assert "Pause: asked for It holds once" in words(told.text)
     supervisor.fail("Topic t is gone.")
