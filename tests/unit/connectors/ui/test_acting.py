@@ -116,7 +116,7 @@ def test_a_failed_connector_takes_a_resync(worker: RestWorker) -> None:
     supervisor.fail("Records were taken back.")
     supervisor.is_alive = lambda: False  # type: ignore[method-assign]
     assert "Nothing runs" not in words(send(worker, "/ui/connectors/a/resync", fields={"confirm": "yes"}).text)
-    assert len(_pending(worker.location.sub("a"))) == 1
+    wait_until(lambda: len(_pending(worker.location.sub("a"))) == 1, "it is asked for")
     assert "Nothing runs" in words(send(worker, "/ui/connectors/a/clean").text)
 
 

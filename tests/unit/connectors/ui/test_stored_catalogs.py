@@ -5,11 +5,10 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-import pytest
 from msgspec.structs import replace
 
+from compactor.catalog import commits
 from compactor.catalog.catalog import Catalog
-from compactor.errors import StorageError
 from compactor.model.actions import AddPartition, AddSnapshot, AddTopic
 from compactor.model.state import CatalogState
 from compactor.storage.base import Storage
@@ -62,15 +61,14 @@ def test_a_connector_that_never_ran_says_so(worker: RestWorker) -> None:
     assert "No snapshot is kept." in page
 
 
-def test_a_store_that_does_not_answer_is_not_an_empty_one(worker: RestWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_catalog_that_cannot_be_read_is_not_an_empty_one(worker: RestWorker) -> None:
     """The page says that nothing is shown, and not that there is nothing."""
     worker.create("a")
     worker.ask("PUT", "/connectors/a/stop")
-
-    def refuse(*_: object) -> Catalog:
-        raise StorageError("The store is away.", "Wait.")
-
-    monkeypatch.setattr(Catalog, "open", refuse)
+    storage = worker.location.sub("a")
+    keep(storage)
+    for name in storage.list(commits.FOLDER):
+        storage.write(f"{commits.FOLDER}/{name}", b"damaged")
     page = words(browse(worker, "/ui/connectors/a").text)
     assert "Not shown while nothing runs it" in page
     assert "No partition is known" not in page
