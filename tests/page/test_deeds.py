@@ -95,6 +95,7 @@ def test_a_connector_is_made_of_json(person: Person) -> None:
     field = "JSON"
     person.visit.go("/ui")
     person.press("New connector", "link")
+    person.page.wait_for_load_state()  # what is typed before the scripts are there is checked with the next key
     config = {"name": name, "connector.class": "keyfold.CompactedTopic", "topics": "nothing-comes"}
     typed: list[tuple[Callable[[], str], str]] = [
         (lambda: json.dumps({**config, "tasks.max": "many"}), "tasks.max"),
