@@ -10,11 +10,12 @@ from __future__ import annotations
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import structlog
 
+from connectors.clock import Clock
 from connectors.errors import NoThreadError
 
 POLL_SECONDS: Final = 0.2
@@ -40,6 +41,13 @@ def started(thread: threading.Thread, start: StartThread = _begin) -> threading.
             "Raise the limit of processes and threads (ulimit -u, pids of the container), or have fewer connectors.",
         ) from error
     return thread
+
+
+def join_within(threads: Iterable[threading.Thread], ms: int, clock: Clock) -> None:
+    """Waits until threads have ended, for at most `ms` for all of them together."""
+    until_ms = clock.monotonic_ms() + ms
+    for thread in threads:
+        thread.join(max(0, until_ms - clock.monotonic_ms()) / 1000)
 
 
 class CancellableThread:

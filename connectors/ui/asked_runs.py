@@ -26,7 +26,7 @@ from connectors.operations.worker_request import ask, request
 from connectors.rest.context import RestContext
 from connectors.runtime.offset_change import ChangedLog
 from connectors.runtime.request_handler import CLEAN, RESYNC, SNAPSHOT
-from connectors.threads import started
+from connectors.threads import join_within, started
 from connectors.ui.deeds import Deed, Deeds
 
 MOST_RUNNING: Final = 8
@@ -103,10 +103,7 @@ class AskedRuns:
         self._stopped.set()
         with self._lock:
             waiting = [*self._running]
-        clock = self._context.clock
-        until_ms = clock.monotonic_ms() + END_MS
-        for thread in waiting:
-            thread.join(max(0, until_ms - clock.monotonic_ms()) / 1000)
+        join_within(waiting, END_MS, self._context.clock)
 
     def _run(self, kind: str, deed: Deed) -> None:
         ok, said = True, ""

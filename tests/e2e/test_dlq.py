@@ -20,6 +20,7 @@ from connectors.operations.redrive.letters import Letter
 from connectors.operations.redrive.plan import REPEATED, UNSTAGED, RedriveTarget
 from connectors.operations.redrive.producer import RedriveProducer
 from tests.support.cli import execute, invoke
+from tests.support.dead_letters import deployment_with_letters
 from tests.support.deployment import Deployment
 from tests.support.kafka import Read, consume_all, create_topic, produce
 from tests.support.records import BASE_MS
@@ -27,26 +28,11 @@ from tests.support.records import BASE_MS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-JSON_VALUES = {
-    "value.converter": "keyfold.Json",
-    "value.converter.schemas.enable": "false",
-    "transforms": "id",
-    "transforms.id.type": "ValueToKey",
-    "transforms.id.fields": "id",
-    "key.converter": "keyfold.Json",
-    "key.converter.schemas.enable": "false",
-    "errors.tolerance": "all",
-    "errors.deadletterqueue.context.headers.enable": "true",
-}
-
 
 @pytest.fixture
 def strict(tmp_path: Path, broker: EmbeddedKafka, topic_name: str) -> Deployment:
     """A connector of JSON values whose records are dead letters where they are none; not run yet."""
-    create_topic(broker.bootstrap, topic_name, 2, cleanup_policy="delete")
-    found = Deployment(tmp_path, broker.bootstrap, topic_name).publishing_only()
-    found.settings |= {**JSON_VALUES, "errors.deadletterqueue.topic.name": f"{topic_name}.dead"}
-    return found
+    return deployment_with_letters(tmp_path, broker.bootstrap, topic_name)
 
 
 def keyfold(deployment: Deployment, *arguments: str) -> Result:

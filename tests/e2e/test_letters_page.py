@@ -10,31 +10,19 @@ import pytest
 
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from tests.support.browser import browse, send, words
+from tests.support.dead_letters import deployment_with_letters
 from tests.support.deployment import PROCESS_TIMEOUT_S, Deployment
-from tests.support.kafka import consume_all, create_topic, produce, wait_until
+from tests.support.kafka import consume_all, produce, wait_until
 from tests.support.rest_process import RestProcess
 
 pytestmark = pytest.mark.timeout(300)
-
-CONFIG = {
-    "value.converter": "keyfold.Json",
-    "value.converter.schemas.enable": "true",
-    "transforms": "id",
-    "transforms.id.type": "ValueToKey",
-    "transforms.id.fields": "id",
-    "key.converter": "keyfold.Json",
-    "key.converter.schemas.enable": "false",
-    "errors.tolerance": "all",
-    "errors.deadletterqueue.context.headers.enable": "true",
-}
 
 
 @pytest.fixture
 def mistaken(tmp_path: Path, broker: EmbeddedKafka, topic_name: str) -> Deployment:
     """A connector that takes plain JSON for JSON with schemas, so that no record can be read."""
-    create_topic(broker.bootstrap, topic_name, 2, cleanup_policy="delete")
-    made = Deployment(tmp_path, broker.bootstrap, topic_name).publishing_only()
-    made.settings |= {**CONFIG, "errors.deadletterqueue.topic.name": f"{topic_name}.dead"}
+    made = deployment_with_letters(tmp_path, broker.bootstrap, topic_name)
+    made.settings["value.converter.schemas.enable"] = "true"
     return made
 
 

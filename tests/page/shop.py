@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
+from tests.support.dead_letters import KEY_OF_VALUE
 from tests.support.kafka import create_topic, produce, wait_until
 from tests.support.rest_process import RestProcess
 
@@ -17,16 +18,6 @@ LONG_NAME: Final = "a-name-as-long-as-names-get-" + "x" * 172
 HOSTILE: Final = '\u202e"><img src=x onerror=alert(1)>\u05e9\u05dc\u05d5\u05dd' + "y" * 300
 """A text that turns the order of what is read, has no place to break, and would be a script if it were not escaped."""
 
-_JSON: Final = {
-    "key.converter": "keyfold.Json",
-    "key.converter.schemas.enable": "false",
-    "value.converter": "keyfold.Json",
-    "value.converter.schemas.enable": "false",
-    "transforms": "id",
-    "transforms.id.type": "ValueToKey",
-    "transforms.id.fields": "id",
-}
-"""A record that is no JSON is a dead letter, or ends its connector."""
 _NO_RESTART: Final = {"restart.backoff.initial.ms": "300000"}
 PEOPLE: Final = ("Ada", "Grace", "Katherine", "Edsger", "Barbara", "Tony", "Frances", "Donald")
 
@@ -96,7 +87,7 @@ def failing(shop: Shop, name: str, record: bytes = b"no JSON at all", *, wait: b
     if not shop.worker.state(name):
         create_topic(shop.bootstrap, f"{name[:100]}.in", 1, cleanup_policy="delete")
         produce(shop.bootstrap, f"{name[:100]}.in", [(0, b"key", record)])
-        shop.make(name, f"{name[:100]}.in", **_JSON, **_NO_RESTART)
+        shop.make(name, f"{name[:100]}.in", **KEY_OF_VALUE, **_NO_RESTART)
     if wait:
         shop.worker.until_state(name, "FAILED")
     return name
@@ -111,7 +102,7 @@ def rejecting(shop: Shop, name: str) -> str:
         shop.make(
             name,
             f"{name}.in",
-            **_JSON,
+            **KEY_OF_VALUE,
             errors_tolerance="all",
             errors_deadletterqueue_topic_name=f"{name}.dead",
             errors_deadletterqueue_context_headers_enable="true",
@@ -139,12 +130,12 @@ def fill(shop: Shop) -> None:
     shop.make(
         "clicks",
         "shop.clicks",
-        **_JSON,
+        **KEY_OF_VALUE,
         errors_tolerance="all",
         errors_deadletterqueue_topic_name="shop.clicks.dead",
         errors_deadletterqueue_context_headers_enable="true",
     )
-    shop.make("payments", "shop.payments", **_JSON, **_NO_RESTART)
+    shop.make("payments", "shop.payments", **KEY_OF_VALUE, **_NO_RESTART)
     shop.make("audit-trail", "shop.audit", "PAUSED")
     shop.make("stock-2024", "shop.stock", "STOPPED")
     failing(shop, LONG_NAME, HOSTILE.encode(), wait=False)

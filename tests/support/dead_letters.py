@@ -16,9 +16,31 @@ from connectors.operations.redrive.letters import Letter
 from connectors.operations.redrive.producer import RedriveTargets
 from connectors.operations.redrive.run import RedriveKafka
 from connectors.ui.app import WorkerPage
+from tests.support.deployment import Deployment
+from tests.support.kafka import create_topic
 from tests.support.rest import RestWorker, rest_worker_with_page
 
 DEAD = "dead"
+KEY_OF_VALUE = {
+    "value.converter": "keyfold.Json",
+    "value.converter.schemas.enable": "false",
+    "transforms": "id",
+    "transforms.id.type": "ValueToKey",
+    "transforms.id.fields": "id",
+    "key.converter": "keyfold.Json",
+    "key.converter.schemas.enable": "false",
+}
+"""The settings of a chain that makes the key of a field; it takes no record whose value is no JSON."""
+KEEPS_LETTERS = {**KEY_OF_VALUE, "errors.tolerance": "all", "errors.deadletterqueue.context.headers.enable": "true"}
+"""The same, of a connector that keeps such records as dead letters, once it has a topic for them."""
+
+
+def deployment_with_letters(folder: Path, bootstrap: str, topic: str) -> Deployment:
+    """Returns a connector of a new topic of two partitions, with the settings KEEPS_LETTERS; not run yet."""
+    create_topic(bootstrap, topic, 2, cleanup_policy="delete")
+    made = Deployment(folder, bootstrap, topic).publishing_only()
+    made.settings |= {**KEEPS_LETTERS, "errors.deadletterqueue.topic.name": f"{topic}.dead"}
+    return made
 
 
 def letter(offset: int, value: bytes | None = b"v", partition: int = 0, /, **context: str) -> Letter:

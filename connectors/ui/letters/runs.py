@@ -21,7 +21,7 @@ from connectors.errors import DEFECT, BusyError, ConflictError, UsageError
 from connectors.operations.redrive.run import DeadLetters, RedriveKafka, RedriveResult
 from connectors.rest.context import RestContext
 from connectors.runtime.supervised_connector import Connector
-from connectors.threads import started
+from connectors.threads import join_within, started
 from connectors.ui.deeds import Deed, Deeds
 from connectors.ui.letters.choices import LetterChoice
 from connectors.ui.letters.dry_counts import DryCounts, KindOutcome, LetGoAgain
@@ -156,10 +156,7 @@ class LetterRuns:
         self._stopped.set()
         with self._lock:
             waiting = [*self._running.values()]
-        clock = self._context.clock
-        until_ms = clock.monotonic_ms() + _END_MS
-        for thread in waiting:
-            thread.join(max(0, until_ms - clock.monotonic_ms()) / 1000)
+        join_within(waiting, _END_MS, self._context.clock)
 
     def _begin(self, connector: Connector, choice: LetterChoice, deed: Deed, *, dry: bool) -> LetterRun:
         if connector.spec.config.dead_letter_topic is None:

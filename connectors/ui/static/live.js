@@ -55,10 +55,14 @@
     health.textContent = "worker does not answer";
   }
 
-  function stop() {
+  function clear() {
     clearTimeout(timer);
     clearTimeout(silence);
     silence = 0;
+  }
+
+  function stop() {
+    clear();
     if (source) source.close();
     source = null;
   }
@@ -82,9 +86,7 @@
     if (source || document.hidden) return;
     source = new EventSource(live.dataset.stream + location.search);
     source.onopen = () => {
-      clearTimeout(timer);
-      clearTimeout(silence);
-      silence = 0;
+      clear();
       say("");
     };
     source.onerror = failed;

@@ -9,20 +9,10 @@ from connectors.errors import PortionLateError
 from connectors.operations.redrive.trial import rejections
 from connectors.registry.patience import Patience
 from connectors.rejection import Stage
-from tests.support.dead_letters import letter
+from tests.support.dead_letters import KEY_OF_VALUE, letter
 
 RAW = chain_spec({})
-JSON = chain_spec(
-    {
-        "value.converter": "keyfold.Json",
-        "value.converter.schemas.enable": "false",
-        "transforms": "id",
-        "transforms.id.type": "ValueToKey",
-        "transforms.id.fields": "id",
-        "key.converter": "keyfold.Json",
-        "key.converter.schemas.enable": "false",
-    }
-)
+JSON = chain_spec(KEY_OF_VALUE)
 DROPPING = chain_spec({"transforms": "d", "transforms.d.type": "Filter"})
 
 

@@ -7,22 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.dead_letters import DEAD, DeadTopic, worker_of
+from tests.support.dead_letters import DEAD, KEEPS_LETTERS, DeadTopic, worker_of
 from tests.support.rest import RestWorker
 
-SETTINGS = {
-    "topics": "t",
-    "value.converter": "keyfold.Json",
-    "value.converter.schemas.enable": "false",
-    "transforms": "id",
-    "transforms.id.type": "ValueToKey",
-    "transforms.id.fields": "id",
-    "key.converter": "keyfold.Json",
-    "key.converter.schemas.enable": "false",
-    "errors.tolerance": "all",
-    "errors.deadletterqueue.topic.name": DEAD,
-    "errors.deadletterqueue.context.headers.enable": "true",
-}
+SETTINGS = {**KEEPS_LETTERS, "topics": "t", "errors.deadletterqueue.topic.name": DEAD}
 
 
 @pytest.fixture
