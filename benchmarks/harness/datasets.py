@@ -57,15 +57,15 @@ DATA_SETS: Final = {
         DataSet(name="small"),
         DataSet(name="20M", records=20_000_000, keys=2_000_000),
         DataSet(name="1KiB", records=1_000_000, keys=100_000, value_bytes=1024),
-        DataSet(name="unique", records=1_000_000, keys=1_000_000),
+        DataSet(name="unique", records=10_000_000, keys=10_000_000),
         DataSet(name="tombstones", records=2_000_000, keys=200_000, tombstones=0.9),
         DataSet(name="zipf", zipf=True),
-        DataSet(name="1-partition", records=2_000_000, keys=200_000, partitions=1),
+        DataSet(name="1-partition", records=10_000_000, keys=1_000_000, partitions=1),
         DataSet(name="500k", records=500_000, keys=50_000),
         DataSet(name="change-events", records=1_000_000, keys=100_000, events=change_events.AVRO),
         DataSet(name="change-events-json", records=500_000, keys=50_000, events=change_events.JSON),
         DataSet(name="change-rows", records=1_000_000, keys=100_000, events=change_events.ROWS),
-        DataSet(name="64-partitions", records=2_000_000, keys=200_000, partitions=64),
+        DataSet(name="64-partitions", records=10_000_000, keys=1_000_000, partitions=64),
     )
 }
 

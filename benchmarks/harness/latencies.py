@@ -18,11 +18,11 @@ class Latencies(Struct):
 
     counts: dict[tuple[str, int], dict[int, int]] = {}
 
-    def add(self, topic: str, created: float, seen: float) -> None:
-        """Counts a record of `topic`, created and seen at these seconds since the epoch."""
+    def add(self, topic: str, created: float, seen: float, records: int = 1) -> None:
+        """Counts records of `topic`, created and seen at these seconds since the epoch."""
         bucket = round(_STEPS * math.log(max(_SHORTEST_S, seen - created)))
         second = self.counts.setdefault((topic, int(created)), {})
-        second[bucket] = second.get(bucket, 0) + 1
+        second[bucket] = second.get(bucket, 0) + records
 
     def during(self, since: float, until: float) -> Latencies:
         """Returns those of the records that were created in whole seconds within [since, until)."""

@@ -6,16 +6,19 @@ better figures by it. A record that was folded away before it was published is n
 
 from __future__ import annotations
 
+import math
 import struct
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
+from itertools import cycle, islice
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from msgspec import Struct
 
 from benchmarks.harness.change_events import key_of, stamp_of, stamped_event
@@ -24,6 +27,8 @@ from benchmarks.harness.topics import end_offsets, send
 
 _TICK_S: Final = 0.02
 _QUIET_S: Final = 1.0
+_LAST_S: Final = 20.0
+"""What comes later than this after the end is not seen: a program that is far behind would go on for long."""
 _STARTED_S: Final = 60.0
 _FLUSH_S: Final = 60.0
 _STAMP: Final = struct.Struct(">d")
@@ -53,8 +58,19 @@ class Load(Struct, frozen=True, kw_only=True):
 
         A key comes again after `keys` records of its topic.
         """
-        own = number % max(1, self.keys // self.partitions)
+        own = number % self._partition_keys
         return key_of(own * self.partitions + partition) if self.is_events else b"%d-%d" % (partition, own)
+
+    def partition_keys(self, partition: int) -> Iterator[bytes]:
+        """Yields the keys of a partition without an end; each is made once.
+
+        At 100,000 records/s what makes keys would take much of the cores that the measured program shares.
+        """
+        return cycle(self.key(partition, number) for number in range(self._partition_keys))
+
+    @property
+    def _partition_keys(self) -> int:
+        return max(1, self.keys // self.partitions)
 
     def value(self, stamp: float) -> bytes:
         """Returns a value with a time (seconds)."""
@@ -129,16 +145,18 @@ def steady(bootstrap: str, load: Load, folder: Path) -> Iterator[Steady]:
 
 def _produce(bootstrap: str, load: Load, stop: Path) -> Produced:
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "compression.type": "lz4", "log_level": 0})
+    keys = [[load.partition_keys(partition) for partition in range(load.partitions)] for _ in load.topics]
     sent, tick, began = [0] * len(load.topics), 0, time.monotonic()
-    numbers = [[0] * load.partitions for _ in load.topics]
     while not stop.exists():
         seconds = time.monotonic() - began
         for number, topic in enumerate(load.topics):
             partition, due = load.batch(number, tick, sent[number], seconds)
             value = load.value(time.time())
-            for _ in due:
-                send(producer, topic, value, load.key(partition, numbers[number][partition]), partition)
-                numbers[number][partition] += 1
+            for key in islice(keys[number][partition], len(due)):
+                try:
+                    producer.produce(topic, value, key, partition)
+                except BufferError:
+                    send(producer, topic, value, key, partition)
             sent[number] = due.stop
         tick += 1
         producer.poll(0)
@@ -158,13 +176,21 @@ def _read(bootstrap: str, load: Load, topics: tuple[str, ...], started: Path, st
     )
     started.touch()
     found, heard = Latencies(), time.monotonic()
-    while not (stop.exists() and time.monotonic() - heard > _QUIET_S):
+    stopped = math.inf
+    while time.monotonic() - heard <= _QUIET_S or not stop.exists():
+        stopped = min(stopped, time.monotonic()) if stop.exists() else stopped
+        if time.monotonic() - stopped > _LAST_S:
+            break
         messages = consumer.consume(10_000, 0.01)
-        seen = time.time()
-        for message in messages:
-            value, topic = message.value(), message.topic()
-            if message.error() is None and isinstance(value, bytes) and len(value) >= _STAMP.size and topic:
-                found.add(topic, load.stamp_of(value), seen)
+        _count(found, load, messages, time.time())
         heard = time.monotonic() if messages else heard
     consumer.close()
     return found
+
+
+def _count(found: Latencies, load: Load, messages: Sequence[Message], seen: float) -> None:
+    """Adds records that were read together; all that a tick made of a topic have one value, so they count at once."""
+    records = (one for one in messages if one.error() is None)
+    for (topic, value), count in Counter((one.topic(), one.value()) for one in records).items():
+        if topic and isinstance(value, bytes) and len(value) >= _STAMP.size:
+            found.add(topic, load.stamp_of(value), seen, count)

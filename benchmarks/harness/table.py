@@ -1,4 +1,4 @@
-"""Renders the results as Markdown tables: what was measured beside what it has to be."""
+"""Renders the results as one Markdown table: what was measured beside what it has to be, and what else was seen."""
 
 from __future__ import annotations
 
@@ -8,65 +8,30 @@ from collections.abc import Iterable, Iterator, Mapping
 from benchmarks.harness.results import Results
 from benchmarks.harness.row import Comparison, Measurement
 
-_MEASUREMENTS_HEAD = "| what | must | aim | measured | runs |\n|---|---|---|---|---|"
-_COMPARISONS_HEAD = (
-    "| what | must | aim | whole run | without the starts | runs | keyfold | other |\n|---|---|---|---|---|---|---|---|"
-)
+_HEAD = "| what | must | aim | measured | without the starts | rounds | keyfold | the other |\n" + "|---" * 8 + "|"
 _SHORT = " **short**"
 
 
 def report(compared: Iterable[Comparison], measured: Iterable[Measurement], results: Results) -> str:
-    """Renders both tables, the scale if it is not 1, the commit, and the notes."""
+    """Renders the scale if it is not 1, the commit, the table, the values without a limit, and the notes."""
     scaled = (
         [] if results.scale == 1 else [f"{results.scale:g} times as many records as the rows say: tried, not measured."]
     )
     scaled.append(f"Measured at {results.code}.")
+    every = list(measured)
     notes = [f"- {_first_and_last(note)}" for note in results.notes]
-    parts = ["\n".join(scaled), comparisons(compared, results), measurements(measured, results), "\n".join(notes)]
+    parts = ["\n".join(scaled), table(compared, every, results), "\n".join(_others(every, results)), "\n".join(notes)]
     return "\n\n".join(part for part in parts if part)
 
 
-def comparisons(rows: Iterable[Comparison], results: Results) -> str:
-    """Renders a line for each comparison: marked if it is short of what it has to be, with a reason if not measured."""
-    return "\n".join([_COMPARISONS_HEAD, *(_line(row, results) for row in rows)])
+def table(compared: Iterable[Comparison], measured: Iterable[Measurement], results: Results) -> str:
+    """Renders a line for each comparison and each limited value, marked if it is short of what it has to be.
 
-
-def measurements(rows: Iterable[Measurement], results: Results) -> str:
-    """Renders the medians of each measurement: first the values with a limit, then the others of its rounds."""
-    every = list(rows)
-    return "\n".join([_MEASUREMENTS_HEAD, *(line for row in every for line in _measurement(row, every, results))])
-
-
-def _first_and_last(note: str) -> str:
-    """Shortens a note with a trace to its first and last line; results.json has all of it."""
-    lines = note.strip().splitlines()
-    return lines[0] if len(lines) == 1 else f"{lines[0]} {lines[-1].strip()}"
-
-
-def _measurement(row: Measurement, every: Iterable[Measurement], results: Results) -> Iterator[str]:
-    yield from _limited(row, row.limits, results, at_least=False)
-    yield from _limited(row, row.at_least, results, at_least=True)
-    if not row.same_as:
-        limited = {name for one in every if one.source == row.id for name in (*one.limits, *one.at_least)}
-        for name in results.names(row.id):
-            if name not in limited:
-                found = results.values(row.id, name)
-                yield f"| {row.what}: {name} | | | {statistics.median(found):,.2f} | {len(found)} |"
-
-
-def _limited(
-    row: Measurement, limits: Mapping[str, tuple[float, float]], results: Results, *, at_least: bool
-) -> Iterator[str]:
-    reason = results.missing.get(row.source, "not measured")
-    for name, (must, aim) in limits.items():
-        found = results.values(row.source, name)
-        median = _marked(statistics.median(found), must, at_least=at_least) if found else reason
-        yield f"| {row.what}: {name} | {'≥' if at_least else '≤'} {must:g} | {aim:g} | {median} | {len(found)} |"
-
-
-def _marked(median: float, must: float, *, at_least: bool) -> str:
-    enough = median >= must if at_least else median <= must
-    return f"{median:.2f}{'' if enough else _SHORT}"
+    What was not measured has the reason in place of a value; values are medians of the rounds.
+    """
+    lines = [_comparison(row, results) for row in compared]
+    lines.extend(line for row in measured for line in _measurement(row, results))
+    return "\n".join([_HEAD, *lines])
 
 
 def ratio(row: Comparison, results: Results, *, starts: bool = True) -> float | None:
@@ -78,23 +43,68 @@ def ratio(row: Comparison, results: Results, *, starts: bool = True) -> float | 
     return None if not ours or not other or ours <= 0 or other <= 0 else other / ours
 
 
+def _first_and_last(note: str) -> str:
+    """Shortens a note with a trace to its first and last line; results.json has all of it."""
+    lines = note.strip().splitlines()
+    return lines[0] if len(lines) == 1 else f"{lines[0]} {lines[-1].strip()}"
+
+
+def _others(every: Iterable[Measurement], results: Results) -> Iterator[str]:
+    """Yields a line for each measurement whose rounds have values without a limit."""
+    rows = list(every)
+    for row in rows:
+        limited = {name for one in rows if one.source == row.id for name in (*one.limits, *one.at_least)}
+        names = [name for name in results.names(row.id) if name not in limited]
+        if names and not row.same_as:
+            yield f"- {row.id}: " + "; ".join(f"{name}: {_median(row, name, results):,.2f}" for name in names)
+
+
+def _measurement(row: Measurement, results: Results) -> Iterator[str]:
+    beside = [f"{name}: {_median(row, name, results):,.0f}" for name in row.beside if results.values(row.source, name)]
+    what, cells = f"`{row.id}`: {row.what}", beside or ["", ""]
+    for limits, at_least in ((row.limits, False), (row.at_least, True)):
+        for line in _limited(row, limits, results, at_least=at_least):
+            yield " | ".join([f"| {what}: {line}", *cells]) + " |"
+            what, cells = "the same", ["", ""]
+
+
+def _limited(
+    row: Measurement, limits: Mapping[str, tuple[float, float]], results: Results, *, at_least: bool
+) -> Iterator[str]:
+    reason = results.missing.get(row.source, "not measured")
+    for name, (must, aim) in limits.items():
+        values = results.values(row.source, name)
+        median = _marked(statistics.median(values), must, at_least=at_least) if values else reason
+        least = f"{'≥' if at_least else '≤'} {must:g}" if must else "shown"
+        yield f"{name} | {least} | {aim:g} | {median} |  | {len(values)}"
+
+
+def _median(row: Measurement, name: str, results: Results) -> float:
+    return statistics.median(results.values(row.source, name))
+
+
+def _marked(median: float, must: float, *, at_least: bool) -> str:
+    enough = median >= must if at_least else median <= must
+    return f"{median:.2f}{'' if enough else _SHORT}"
+
+
 def _seconds(row: Comparison, program: str, results: Results, *, starts: bool) -> float | None:
     whole = results.seconds(row.id, program)
     return whole if whole is None or starts else whole - results.start(row.id, program)
 
 
-def _line(row: Comparison, results: Results) -> str:
+def _comparison(row: Comparison, results: Results) -> str:
     wanted = f"≥ {row.must:g} x | {row.aim:g} x"
-    found = ratio(row, results)
-    if found is None:
+    whole = ratio(row, results)
+    if whole is None:
         missing = [results.missing[one.name] for one in (row.ours, row.other) if one.name in results.missing]
-        return f"| {row.what} | {wanted} | {'; '.join(missing) or 'not measured'} | | | | |"
-    mark = "" if found >= row.must else _SHORT
+        return f"| `{row.id}`: {row.what} | {wanted} | {'; '.join(missing) or 'not measured'} |  | 0 |  |  |"
+    mark = "" if whole >= row.must else _SHORT
     rest = ratio(row, results, starts=False)
     beside = "" if rest is None else f"{rest:.2f} x"
     rates = " | ".join(_rate(row, one.name, results) for one in (row.ours, row.other))
-    runs = len(results.of(row.id, row.ours.name))
-    return f"| {row.what} | {wanted} | {found:.2f} x{mark} | {beside} | {runs} | {rates} |"
+    rounds = len(results.of(row.id, row.ours.name))
+    return f"| `{row.id}`: {row.what} | {wanted} | {whole:.2f} x{mark} | {beside} | {rounds} | {rates} |"
 
 
 def _rate(row: Comparison, program: str, results: Results) -> str:

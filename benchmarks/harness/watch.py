@@ -14,6 +14,7 @@ from benchmarks.harness.process import Running
 from benchmarks.harness.steady import Load, Produced, steady
 
 MIB: Final = 1024 * 1024
+_LONGEST_S: Final = 4 * 3_600.0
 
 
 class Sample(Struct, frozen=True):
@@ -74,9 +75,17 @@ def watch(subject: Subject, load: Load, folder: Path, settle_s: float, window_s:
 
 
 def watch_until(
-    subject: Subject, load: Load, folder: Path, settle_s: float, window: Callable[[], Callable[[], bool]]
+    subject: Subject,
+    load: Load,
+    folder: Path,
+    settle_s: float,
+    window: Callable[[], Callable[[], bool]],
+    drain_s: float = _LONGEST_S,
 ) -> Watched:
-    """Does what `watch` does, until the condition that `window` returns when the window begins."""
+    """Does what `watch` does, until the condition that `window` returns when the window begins.
+
+    What is not published `drain_s` seconds after the load has ended is not waited for, and not seen.
+    """
     running, meter = subject.running, subject.running.meter
     with steady(subject.bootstrap, load, folder) as under_load:
         under_load.begin(subject.outputs)
@@ -90,7 +99,7 @@ def watch_until(
         cores = (meter.cpu_seconds - cpu_before) / took
         rss, pss = meter.take_peaks()
         produced = under_load.end_load()
-        running.until(subject.published())
+        running.until(either(subject.published(), passed(drain_s)))
         read = under_load.end()
     return Watched(
         since=since,
@@ -123,6 +132,11 @@ def passed(seconds: float) -> Callable[[], bool]:
     """Returns a condition: so many seconds have passed since this call."""
     until = time.monotonic() + seconds
     return lambda: time.monotonic() >= until
+
+
+def either(first: Callable[[], bool], second: Callable[[], bool]) -> Callable[[], bool]:
+    """Returns a condition: one of the two holds."""
+    return lambda: first() or second()
 
 
 def _sampled(samples: list[Sample], seconds: float, rss: int) -> bool:

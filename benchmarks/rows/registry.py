@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from benchmarks.harness.change_events import JSON, ROWS
@@ -19,6 +20,7 @@ from benchmarks.rows.decisions import DECISIONS
 from benchmarks.rows.fresh_changes import FRESH_CHANGES, FRESH_TABLES
 from benchmarks.rows.fresh_streams import FRESH_STREAMS
 from benchmarks.rows.full_fold import FULL_FOLD
+from benchmarks.rows.highest_rate import HIGHEST
 from benchmarks.rows.hot_partition import HOT_PARTITION
 from benchmarks.rows.identity import IDENTITY
 from benchmarks.rows.key_index import KEY_INDEX
@@ -69,11 +71,11 @@ COMPARISONS: Final = by_id(
         ),
         Comparison(
             "backlog-table",
-            "the same against Kafka Streams, `builder.table()`, commits each 30 s",
+            "5 million records, 100 B, 500,000 keys, against Kafka Streams, `builder.table()`, commits each 30 s",
             "small",
             KEYFOLD,
             STREAMS_TABLE,
-            5.5,
+            6,
             8,
         ),
         Comparison(
@@ -96,7 +98,7 @@ COMPARISONS: Final = by_id(
             rounds=1,
         ),
         Comparison("reading", "the same against reading only", "small", KEYFOLD, READING, 0.3, 0.7),
-        Comparison("reading-20M", "20 million records, against reading only", "20M", KEYFOLD, READING, 0.4, 0.7),
+        Comparison("reading-20M", "20 million records, against reading only", "20M", KEYFOLD, READING, 0.5, 0.7),
         Comparison(
             "reading-as-we",
             "the same against reading only with keyfold's client settings",
@@ -110,11 +112,35 @@ COMPARISONS: Final = by_id(
             "steady", "micro-batches of ≤ 1 M records, against Kafka Streams", "small", SMALL_BATCHES, STREAMS, 4, 8
         ),
         Comparison("backlog-1KiB", "values of 1 KiB, against Kafka Streams", "1KiB", KEYFOLD, STREAMS, 5, 8),
-        Comparison("backlog-unique", "each key once, against Kafka Streams", "unique", KEYFOLD, STREAMS, 2.2, 4),
+        Comparison(
+            "backlog-unique",
+            "10 million records, each key once, against Kafka Streams",
+            "unique",
+            KEYFOLD,
+            STREAMS,
+            3,
+            5,
+        ),
         Comparison("backlog-zipf", "Zipf keys, against Kafka Streams", "zipf", KEYFOLD, STREAMS, 6, 12),
         Comparison("tombstones", "90 % tombstones, against reading only", "tombstones", KEYFOLD, READING, 0.3, 0.7),
-        Comparison("backlog-1", "1 partition, against Kafka Streams", "1-partition", KEYFOLD, STREAMS, 4, 8),
-        Comparison("backlog-64", "64 partitions, against Kafka Streams", "64-partitions", KEYFOLD, STREAMS, 4, 8),
+        Comparison(
+            "backlog-1",
+            "10 million records in one partition, against Kafka Streams",
+            "1-partition",
+            KEYFOLD,
+            STREAMS,
+            6,
+            8,
+        ),
+        Comparison(
+            "backlog-64",
+            "10 million records in 64 partitions, against Kafka Streams",
+            "64-partitions",
+            KEYFOLD,
+            STREAMS,
+            5,
+            8,
+        ),
         Comparison(
             "change-events",
             "change events in Avro → rows, key identity `avro`, against Kafka Connect into a file",
@@ -177,6 +203,7 @@ MEASUREMENTS: Final = by_id(
         MANY_TENFOLD,
         BESIDE,
         *SUSTAINED,
+        HIGHEST,
         GET,
         READY_TABLE,
         IDENTITY,
@@ -193,3 +220,23 @@ MEASUREMENTS: Final = by_id(
         WRITTEN,
     )
 )
+
+PAGE: Final[Mapping[str, float]] = {
+    "backlog-table": 1.6,
+    "backlog-unique": 4.0,
+    "backlog-64": 3.0,
+    "backlog-1": 4.5,
+    "reading-20M": 1.1,
+    "ready": 0.2,
+    "many": 2.2,
+    "idle-20": 3.5,
+    "sustained-highest": 45.0,
+    "fold": 1.0,
+}
+"""The rows of docs/performance.md, and minutes that a round of each takes on two cores, with filling and starts."""
+
+
+def minutes_of(names: Iterable[str], rounds: int) -> dict[str, float]:
+    """Returns by row how many minutes `rounds` rounds take; of rows that PAGE lacks it is not known."""
+    most = {row.id: row.rounds or rounds for rows in (COMPARISONS, MEASUREMENTS) for row in rows.values()}
+    return {name: PAGE[name] * min(rounds, most[name]) for name in names if name in PAGE}

@@ -1,12 +1,11 @@
-"""A high rate for minutes: whether freshness and memory stay what they are, and the highest rate at which they do."""
+"""A high rate for minutes: whether freshness and memory stay what they are."""
 
 from __future__ import annotations
 
-import math
 import os
 import statistics
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -21,15 +20,11 @@ MINUTES: Final = "BENCH_MINUTES"
 """Environment variable with the minutes of each window; children inherit it."""
 PARTITIONS: Final = 10
 KEYS: Final = 1_000_000
+FIRST: Final = DataSet(name="sustained", records=PARTITIONS, keys=PARTITIONS, partitions=PARTITIONS)
 SETTLE_S: Final = 30.0
 """Before a window; as long as the window where that is shorter."""
-LADDER: Final = tuple(10_000 * 1.25**step for step in range(15))
-"""Rates in records per second, from 10,000 to 227,000, among which the highest that stays flat is sought."""
 LAG_MS: Final = 30_000
-_PARTS: Final = 3
-_SLOWER: Final = 1.5
-_SLOWER_S: Final = 0.5
-_PRODUCED: Final = 0.98
+PARTS: Final = 3
 
 
 def minutes() -> float:
@@ -39,46 +34,13 @@ def minutes() -> float:
 
 def sustained(bootstrap: str, rate: float, lag_ms: int = 0) -> dict[str, float]:
     """Measures seconds from creation to visible, and memory over time, at `rate` records/s over KEYS keys."""
-    found = _watched(bootstrap, _scaled(rate), lag_ms)
+    found = _watched(bootstrap, rate * min(1.0, scale()), lag_ms)
     return {
         **found.values(),
         "minutes": minutes(),
-        **{f"p50 in third {part + 1}, s": found.part(part, _PARTS).percentile(0.5) for part in range(_PARTS)},
+        **{f"p50 in third {part + 1}, s": found.part(part, PARTS).percentile(0.5) for part in range(PARTS)},
         **memory(found.samples),
     }
-
-
-def highest(bootstrap: str) -> dict[str, float]:
-    """Measures the highest rate of LADDER at which freshness stays flat, halving what is left of it each time."""
-
-    def flat(rate: float) -> bool:
-        tried = _watched(bootstrap, rate, 0)
-        stays = stays_flat(tried, rate)
-        print(f"  {rate:,.0f} records/s: flat {stays}, {tried.values()}", flush=True)
-        return stays
-
-    ladder = [_scaled(rate) for rate in LADDER]
-    found = highest_flat(ladder, flat)
-    return {"highest flat, records/s": found or 0.0, "minutes": minutes()}
-
-
-def highest_flat(ladder: Sequence[float], flat: Callable[[float], bool]) -> float | None:
-    """Returns the highest of the ascending rates that is flat, if all below it are; None if not even the lowest is."""
-    low, high = -1, len(ladder)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if flat(ladder[middle]) else (low, middle)
-    return ladder[low] if low >= 0 else None
-
-
-def stays_flat(found: Watched, rate: float) -> bool:
-    """Whether `rate` was produced and seen, and the last third's p50 is not much longer than the first third's.
-
-    What falls behind has latencies only of the few records that no later one of their key has superseded meanwhile.
-    """
-    first, last = (found.part(part, _PARTS).percentile(0.5) for part in (0, _PARTS - 1))
-    is_whole = min(found.produced.rate / rate, found.seen) >= _PRODUCED
-    return is_whole and first < math.inf and last <= _SLOWER * first + _SLOWER_S
 
 
 def memory(samples: Sequence[Sample]) -> dict[str, float]:
@@ -94,14 +56,9 @@ def memory(samples: Sequence[Sample]) -> dict[str, float]:
     }
 
 
-def _scaled(rate: float) -> float:
-    return rate * min(1.0, scale())
-
-
 def _watched(bootstrap: str, rate: float, lag_ms: int) -> Watched:
     """Watches a new worker with one connector on a new topic."""
-    first = DataSet(name="sustained", records=PARTITIONS, keys=PARTITIONS, partitions=PARTITIONS)
-    topic = filled_topic(bootstrap, first)
+    topic = filled_topic(bootstrap, FIRST)
     load = Load(topics=(topic,), partitions=PARTITIONS, rate=rate, keys=KEYS)
     settings = {"min.compaction.lag.ms": str(lag_ms)}
     with tempfile.TemporaryDirectory() as temporary:
@@ -123,5 +80,4 @@ SUSTAINED: Final = (
     _row("sustained-30k", 30_000),
     _row("sustained-80k", 80_000),
     _row("sustained-lag", 30_000, LAG_MS),
-    Measurement("sustained-highest", "highest rate whose freshness stays flat", {}, highest),
 )

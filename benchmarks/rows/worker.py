@@ -72,7 +72,7 @@ def fresh_store(bootstrap: str) -> dict[str, float]:
         return watch(subject, load, Path(folder, "signals"), SETTLE_S, FRESH_S).values()
 
 
-READY: Final = Measurement("ready", "worker ready", {"published, s": (8, 5)}, ready)
+READY: Final = Measurement("ready", "from the command to the first published record", {"published, s": (4, 3)}, ready)
 IDLE: Final = Measurement(
     "idle", "idle worker, nothing to read", {"% of a core": (5, 2), "PSS, MiB": (1229, 819)}, idle
 )

@@ -9,13 +9,14 @@ from msgspec.structs import replace
 
 from benchmarks import quick
 from benchmarks.harness import plots
+from benchmarks.harness.page import BEGIN, END, filled
 from benchmarks.harness.process import Used
 from benchmarks.harness.results import Machine, Measured, Results, Run, load, save
 from benchmarks.harness.row import Measurement, by_id
-from benchmarks.harness.table import comparisons, measurements, report
+from benchmarks.harness.table import report, table
 from benchmarks.quick import Limits
 from benchmarks.rows.keys import FOLD_RATE, GROWTH, KEYS_IN_LIMIT, LIMIT_BYTES, Point, costs, growth, values
-from benchmarks.rows.registry import COMPARISONS, MEASUREMENTS
+from benchmarks.rows.registry import COMPARISONS, MEASUREMENTS, PAGE, minutes_of
 from benchmarks.rows.whole_run import Phase, WholeRun
 
 MACHINE = Machine(cores=2, memory_bytes=1 << 33, system="a", python="b", pyspark="c", librdkafka="d")
@@ -51,7 +52,8 @@ def nothing(bootstrap: str) -> dict[str, float]:
         (
             11.0,
             (
-                "| 10.00 x | 99.00 x | 1 | keyfold: 0.000 M/s, 11.0 s of which the start 10.0 s, 0.5 GiB "
+                "| ≥ 6 x | 12 x | 10.00 x | 99.00 x | 1 "
+                "| keyfold: 0.000 M/s, 11.0 s of which the start 10.0 s, 0.5 GiB "
                 "| Kafka Streams: 0.000 M/s, 110.0 s of which the start 11.0 s, 0.5 GiB |"
             ),
         ),
@@ -63,7 +65,7 @@ def test_comparisons(ours: float, cells: str) -> None:
     """A row shows the ratio by both clocks; the must counts by the whole run, from the command on."""
     found = results(ours)
     found.runs[2:] = runs(ROW.id, ROW.other.name, 11.0, 110.0)
-    assert cells in comparisons([ROW], found)
+    assert cells in table([ROW], [], found)
 
 
 def test_starts_of_earlier_files() -> None:
@@ -76,36 +78,55 @@ def test_starts_of_earlier_files() -> None:
 def test_a_missing_program_has_a_reason() -> None:
     """A row of a program that cannot run here says why."""
     found = Results(machine=MACHINE, missing={ROW.other.name: "there is no JDK"})
-    assert "| there is no JDK |" in comparisons([ROW], found)
+    assert "| there is no JDK |" in table([ROW], [], found)
 
 
 def test_measurements() -> None:
-    """Values are compared with the most or least that they may be; those without a limit follow, once."""
-    most = Measurement("one", "most", {"s": (3, 1)}, nothing)
-    least = Measurement("two", "least", {}, nothing, at_least={"M": (50, 200)}, same_as="one")
+    """Values are compared with the most or least that they may be, or only shown; two stand next to the first one."""
+    most = Measurement("one", "most", {"s": (3, 1)}, nothing, beside=("M", "other"))
+    least = Measurement("two", "least", {}, nothing, at_least={"M": (50, 200), "other": (0, 2)}, same_as="one")
     found = Results(machine=MACHINE)
     found.measured = [
         Measured(figure="one", round=number, values={"s": s, "M": 40.0, "other": 1.0}) for number, s in ((1, 2), (2, 5))
     ]
-    lines = measurements([most, least], found).splitlines()[2:]
-    assert lines == [
-        "| most: s | ≤ 3 | 1 | 3.50 **short** | 2 |",
-        "| most: other | | | 1.00 | 2 |",
-        "| least: M | ≥ 50 | 200 | 40.00 **short** | 2 |",
+    lines = table([], [most, least], found).splitlines()
+    assert lines[2:] == [
+        "| `one`: most: s | ≤ 3 | 1 | 3.50 **short** |  | 2 | M: 40 | other: 1 |",
+        "| `two`: least: M | ≥ 50 | 200 | 40.00 **short** |  | 2 |  |  |",
+        "| the same: other | shown | 2 | 1.00 |  | 2 |  |  |",
     ]
+    assert {line.count("|") for line in lines} == {9}
     found.measured = []
-    assert "| most: s | ≤ 3 | 1 | not measured | 0 |" in measurements([most], found)
+    assert "| `one`: most: s | ≤ 3 | 1 | not measured |  | 0 |  |  |" in table([], [most], found)
 
 
 def test_report() -> None:
-    """A report at another scale says so, and notes failures by their first and last line."""
+    """A report at another scale says so, lists values without a limit, and notes failures by first and last line."""
     found = results()
     found.code = "abc"
     found.scale, found.notes = 0.02, ["row failed:\nTraceback\nRuntimeError: why\n"]
-    text = report([ROW], [], found)
+    text = report([ROW], [MEASUREMENTS["ready"]], found)
     assert text.startswith("0.02 times as many records")
     assert "\nMeasured at abc.\n" in text
-    assert text.endswith("- row failed: RuntimeError: why")
+    assert text.endswith("- ready: first micro-batch, s: 10.00\n\n- row failed: RuntimeError: why")
+
+
+def test_the_page_of_the_results() -> None:
+    """The page's table, with the commit it was measured at, takes the place of the one before; nothing else changes."""
+    page = f"# Page\n\n{BEGIN}\n\nold\n\n{END}\n\nrest\n"
+    assert filled(page, "| new |", "abc") == f"# Page\n\n{BEGIN}\n\nMeasured at abc.\n\n| new |\n\n{END}\n\nrest\n"
+    with pytest.raises(ValueError, match="no place for a table"):
+        filled("# Page", "| new |", "abc")
+
+
+def test_minutes_of_rows() -> None:
+    """What rows take grows with the rounds, up to those that a row is content with; unknown rows are left out."""
+    known = minutes_of(PAGE, 1)
+    assert known == PAGE
+    assert minutes_of(("ready", "sustained-highest", "table"), 3) == {
+        "ready": 3 * PAGE["ready"],
+        "sustained-highest": PAGE["sustained-highest"],
+    }
 
 
 def test_results_are_continued_at_their_scale(tmp_path: Path) -> None:

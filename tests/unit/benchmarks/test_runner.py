@@ -72,8 +72,8 @@ def test_starts_are_measured_on_the_topic_of_the_row(done: list[str], tmp_path: 
     measured = runner(Results(machine=MACHINE), 2, tmp_path, done)
     measured.compare(row(*peers))
     turns = ["a on own", "b on own"] * 2
-    assert done == ["make own with 64", *turns, "fill own with 2000000", *turns]
-    assert [(one.start, one.records) for one in measured.results.runs] == [(True, 64)] * 4 + [(False, 2_000_064)] * 4
+    assert done == ["make own with 64", *turns, "fill own with 10000000", *turns]
+    assert [(one.start, one.records) for one in measured.results.runs] == [(True, 64)] * 4 + [(False, 10_000_064)] * 4
     measured.compare(row(*peers))
     assert len(done) == 10
 
@@ -83,7 +83,7 @@ def test_a_start_is_not_the_wait_for_a_late_commit(done: list[str], tmp_path: Pa
     seldom, measured = Stand("seldom", done), runner(Results(machine=MACHINE), 1, tmp_path, done)
     seldom.starts_as = Stand("often", done)
     measured.compare(row(Stand("a", done), seldom))
-    assert done[1:] == ["a on own", "often on own", "fill own with 2000000", "a on own", "seldom on own"]
+    assert done[1:] == ["a on own", "often on own", "fill own with 10000000", "a on own", "seldom on own"]
     assert [one.program for one in measured.results.runs] == ["a", "seldom"] * 2
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 
 from benchmarks.harness.latencies import Latencies
 from benchmarks.harness.steady import Produced
 from benchmarks.harness.watch import MIB, Sample, Watched
-from benchmarks.rows.sustained import highest_flat, memory, stays_flat
+from benchmarks.rows.highest_rate import behind, highest_flat, stays_flat
+from benchmarks.rows.sustained import memory
 
 
 def watched(first: float, last: float, produced: int = 900, seen: float = 1.0) -> Watched:
@@ -24,15 +26,17 @@ def watched(first: float, last: float, produced: int = 900, seen: float = 1.0) -
 @pytest.mark.parametrize(
     ("found", "flat"),
     [
-        (watched(1.0, 1.9), True),
-        (watched(1.0, 2.1), False),
+        (watched(0.8, 1.6), True),
+        (watched(0.8, 1.8), False),
+        (watched(2.0, 2.0), True),
+        (watched(2.1, 2.1), False),
         (watched(0.1, 0.6), True),
         (watched(1.0, 1.0, produced=880), False),
         (watched(1.0, 1.0, seen=0.97), False),
     ],
 )
 def test_a_rate_is_flat(found: Watched, flat: bool) -> None:
-    """A rate is flat if the last third is about as fresh as the first, and the rate was produced and seen."""
+    """A rate is flat if p99 is at most 2 s, its last third about as fresh as its first, and all was seen."""
     assert stays_flat(found, 100.0) is flat
 
 
@@ -46,17 +50,36 @@ def test_a_third_without_records_is_not_flat() -> None:
         assert not stays_flat(found, 100.0)
 
 
-@pytest.mark.parametrize(("most", "found"), [(0, None), (1, 1.0), (3.5, 3.0), (5, 5.0), (9, 5.0)])
-def test_the_highest_flat_rate(most: float, found: float | None) -> None:
-    """The highest rate is found among few that are tried; none where not even the lowest is flat."""
+@pytest.mark.parametrize(
+    ("most", "known", "place", "tries"),
+    [(0, -1, -1, 3), (1, -1, 0, 3), (3.5, -1, 2, 3), (9, -1, 4, 3), (3.5, 2, 2, 1), (4, 2, 3, 2), (9, 4, 4, 0)],
+)
+def test_the_highest_flat_rate(most: float, known: int, place: int, tries: int) -> None:
+    """The highest rate is found among few that are tried, above one that is known; none if not even the lowest is."""
     tried: list[float] = []
 
     def flat(rate: float) -> bool:
         tried.append(rate)
         return rate <= most
 
-    assert highest_flat([1.0, 2.0, 3.0, 4.0, 5.0], flat) == found
-    assert len(tried) <= 3
+    assert highest_flat([1.0, 2.0, 3.0, 4.0, 5.0], flat, known) == place
+    assert len(tried) <= tries
+
+
+@pytest.mark.parametrize(
+    ("is_published", "longest_s", "expected"), [(False, 0.0, True), (False, 60.0, False), (True, 60.0, False)]
+)
+def test_what_is_behind(is_published: bool, longest_s: float, expected: bool) -> None:
+    """A program is behind once what was there at some moment is not published so many seconds later."""
+    asked: list[int] = []
+
+    def published() -> Callable[[], bool]:
+        asked.append(len(asked))
+        return lambda: is_published
+
+    is_behind = behind(published, longest_s)
+    assert [is_behind(), is_behind()] == [expected] * 2
+    assert len(asked) == (3 if is_published else 1)
 
 
 def test_memory_over_time() -> None:
