@@ -18,6 +18,7 @@ from compactor.spark.errors import briefly
 from connectors.clock import Clock
 from connectors.errors import NoThreadError
 from connectors.kafka.client_settings import ClientSettings
+from connectors.source import offer_turns
 from connectors.source.subscription import Subscription
 from connectors.source.topics import SharedAnswers, SourceTopics, shared_answers
 from connectors.threads import CancellableThread
@@ -145,7 +146,10 @@ class SourcePoller:
         for subscription in alone:
             self._begin_alone(subscription)
         began_ms = self._clock.monotonic_ms()
-        offered = self._ask(together)
+        free = offer_turns.free((each.planned_ms for each in self._subscriptions if not each.is_idle), began_ms)
+        if free <= 0:  # it is asked again as soon as one of them has taken what it had
+            return
+        offered = self._ask(together, free)
         if self._clock.monotonic_ms() - began_ms > SLOW_MS:
             self._ask_alone_next(together)
         if offered:
@@ -164,8 +168,11 @@ class SourcePoller:
         with self._lock:
             self._slow.update((each, None) for each in subscriptions if each in self._subscriptions)
 
-    def _ask(self, subscriptions: Sequence[Subscription]) -> bool:
-        """Asks for the ends of all at once, and lets those plan that have moved; returns whether any has an offer."""
+    def _ask(self, subscriptions: Sequence[Subscription], free: int) -> bool:
+        """Asks for the ends of all at once, and lets those plan that have moved, until `free` of them have an offer.
+
+        Returns whether any has.
+        """
         lists = [subscription.partitions() for subscription in subscriptions]
         if lists != self._lists:  # of idle connectors they are the same objects each time
             self._lists, self._wanted = lists, frozenset(chain.from_iterable(lists))
@@ -176,9 +183,12 @@ class SourcePoller:
             self._ask_alone_next(subscriptions)
             return False
         now_ms = self._clock.monotonic_ms()
-        offered = [self._plan(*pair, ends, now_ms) for pair in zip(subscriptions, lists, strict=True)]
+        pairs = zip(subscriptions, lists, strict=True)
+        in_turn = sorted(pairs, key=lambda pair: offer_turns.by_turn(pair[0].planned_ms))
+        offers = (pair for pair in in_turn if self._plan(*pair, ends, now_ms))
+        offered = len(list(islice(offers, free)))
         self._answers.forget_ends()
-        return any(offered)
+        return offered > 0
 
     def _plan(
         self,

@@ -83,6 +83,11 @@ class Subscription:
         return self.portion.position is not None and self.portion.offer is None
 
     @property
+    def planned_ms(self) -> int | None:
+        """When (monotonic ms) its last offer was planned; None before the first."""
+        return self.portion.planned_ms
+
+    @property
     def silent_ms(self) -> int:
         """For how long the brokers have not told the ends of its source; 0 while they are not asked."""
         return 0 if self.portion.paused or self.portion.offer is not None else self._planner.silent_ms

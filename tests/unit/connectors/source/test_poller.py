@@ -11,6 +11,7 @@ import pytest
 from compactor.model.record import TopicPartition
 from connectors.clock import Clock, SystemClock
 from connectors.kafka.client_settings import ClientSettings, Setting
+from connectors.source.offer_turns import LONG_MS, MOST
 from connectors.source.options import SourceOptions
 from connectors.source.planner import Planner
 from connectors.source.poller import REPLAN_MS, Pace, Pollers, SourcePoller
@@ -157,7 +158,31 @@ def test_one_question_is_for_all_of_them(worker: Worker) -> None:
     assert (worker.brokers.asked, worker.woken.acquire(blocking=False)) == ([{A0, B0}], False)
 
 
-class Planned:
+class _Begun:
+    """A connector that waits for its first offer."""
+
+    is_idle = True
+    planned_ms: int | None = None
+
+
+class Offered(_Begun):
+    """A connector that has something new each time, and notes in `turns` when it was offered that."""
+
+    def __init__(self, name: str, clock: ManualClock, turns: list[str]) -> None:
+        self.name, self.clock, self.turns = name, clock, turns
+
+    def partitions(self) -> list[TopicPartition]:
+        return [A0] if self.is_idle else []
+
+    def plan(self) -> bool:
+        if not self.is_idle:
+            return False
+        self.is_idle, self.planned_ms = False, self.clock.monotonic_ms()
+        self.turns.append(self.name)
+        return True
+
+
+class Planned(_Begun):
     """A connector that reads partition a-0 and never finds anything; counts its plans."""
 
     plannable = True
@@ -174,7 +199,52 @@ class Planned:
         return False
 
 
-class Slow:
+@pytest.fixture
+def turns() -> list[str]:
+    """The names of connectors in the order of their offers."""
+    return []
+
+
+def offered_few(worker: Worker, clock: ManualClock, turns: list[str]) -> tuple[SourcePoller, list[Offered]]:
+    """Returns a poller that has polled once for three connectors more than have an offer at a time, and these."""
+    poller = worker.poller(clock)
+    many = [Offered(f"c{number}", clock, turns) for number in range(MOST + 3)]
+    for connector in many:
+        poller.add(cast("Any", connector))
+    poller.poll()
+    return poller, many
+
+
+def test_few_connectors_have_an_offer_at_a_time(worker: Worker, turns: list[str]) -> None:
+    """Whoever has taken its portion makes room for the one that was offered something longest ago."""
+    clock = ManualClock()
+    poller, many = offered_few(worker, clock, turns)
+    assert turns == [connector.name for connector in many[:MOST]]
+    clock.advance(1)
+    worker.brokers.asked.clear()
+    poller.poll()
+    assert (len(turns), worker.brokers.asked) == (MOST, [])  # nor are brokers asked for what nobody may have
+    many[0].is_idle = many[1].is_idle = True
+    poller.poll()
+    assert turns[MOST:] == [connector.name for connector in many[MOST : MOST + 2]]
+    many[2].is_idle = many[3].is_idle = True
+    poller.poll()
+    assert turns[MOST + 2 :] == [many[-1].name, many[0].name]
+
+
+def test_an_offer_that_takes_long_keeps_nobody_waiting(worker: Worker, turns: list[str]) -> None:
+    """A store or a broker that is slow takes no processor: the others are offered what they have meanwhile."""
+    clock = ManualClock()
+    poller, many = offered_few(worker, clock, turns)
+    clock.advance(LONG_MS - 1)
+    poller.poll()
+    assert len(turns) == MOST
+    clock.advance(1)
+    poller.poll()
+    assert turns == [connector.name for connector in many]
+
+
+class Slow(_Begun):
     """A connector whose leader takes 5 s for each answer, by `clock`; it is asked for one after the other."""
 
     def __init__(self, clock: ManualClock) -> None:
@@ -280,7 +350,7 @@ def test_few_slow_connectors_are_asked_at_a_time_and_each_gets_its_turn(worker: 
         assert min(one.plans for one in many) >= rounds
 
 
-class _Held:
+class _Held(_Begun):
     """A slow connector, which is answered once `held` lets it."""
 
     plannable = True
@@ -397,7 +467,7 @@ def test_no_connector_is_lost_where_several_come_and_go(worker: Worker) -> None:
     assert set(poller._subscriptions) == set(stays)
 
 
-class _Idle:
+class _Idle(_Begun):
     """A subscription with nothing to plan."""
 
     def partitions(self) -> list[TopicPartition]:
