@@ -42,7 +42,7 @@ from compactor.model.actions import AnyAction, CloseTopic, ReopenTopic
 from compactor.model.order import TIMESTAMP
 from compactor.model.publish_plan import PublishResult
 from compactor.model.record import TopicPartition
-from compactor.model.state import BY_OFFSET, CatalogState, rejection_of
+from compactor.model.state import BY_OFFSET, CatalogState, apply, rejection_of
 from compactor.ports import Broker, Fill
 from compactor.publish.changelog import Changelog
 from compactor.runs.paths import RunningBatches, prefix
@@ -232,12 +232,19 @@ class Engine:
         sound = self._without_truncated(self._without_rejected(ready, now_ms), now_ms)
         admitted = self._filled(self._without_late(sound, now_ms), now_ms, paused)
         hit("ingest.before-commit")
-        self._catalog.commit(lambda state: appends(state, admitted, now_ms), now_ms)
+        self._catalog.commit(lambda state: self._appends(state, admitted, now_ms), now_ms)
         self._running = self._running.after(part.file.path for part in batch.parts)
         hit("ingest.after-commit")
         self._count_ingested(admitted)
         self._publish(now_ms)
         return ready
+
+    def _appends(self, state: CatalogState, batch: Batch, now_ms: int) -> Sequence[AnyAction]:
+        """Returns the actions of step 4, and those of step 5 that follow at once: a commit takes longer than both."""
+        actions = appends(state, batch, now_ms)
+        if not actions:
+            return ()
+        return (*actions, *self._changelog.foreseen(apply(state, actions), self._settings, now_ms))
 
     def _without_waiting(self, batch: Batch, now_ms: int, pinned: Mapping[TopicPartition, int] | None) -> Batch:
         """Takes step 3w."""

@@ -12,6 +12,7 @@ from compactor.errors import KeyfoldError
 from compactor.failpoints import hit
 from compactor.fold.on_spark import MAX_RANGES_NAMED
 from compactor.metrics import Counters
+from compactor.model.actions import AnyAction
 from compactor.model.log import PartitionLog
 from compactor.model.publish_plan import PublishResult, PublishTarget
 from compactor.model.record import TopicPartition
@@ -80,6 +81,21 @@ class Changelog:
                 if not self._quarantine_damaged(error, now_ms) and not self._give_up_tasks(error):
                     raise
 
+    def foreseen(self, state: CatalogState, settings: EngineSettings, now_ms: int) -> Sequence[AnyAction]:
+        """Returns what step 5 would commit for `state`, a state that is about to be committed.
+
+        None if anything comes before it: positions that are read or committed again, damage, or a look at the records
+        of a lag.
+        """
+        has_more_to_do = (
+            settings.policy.min_compaction_lag_ms > 0
+            or not self.positions.are_known(state)
+            or self.positions.stale_aside(state, settings, now_ms)
+            or self.positions.to_renew(state)
+            or _has_damage(state)
+        )
+        return () if has_more_to_do else fold_plans(state, self._targets(state, settings, now_ms), now_ms)
+
     def resolve_positions(self, now_ms: int) -> None:
         """Reads the committed positions that are not known yet, as every publish does first.
 
@@ -118,9 +134,9 @@ class Changelog:
         self.positions.resolve(now_ms)  # 0
         state = self._catalog.state
         self._commit_again(state, self.positions.stale_aside(state, settings, now_ms), settings, now_ms)
-        targets = self._targets(settings, now_ms)  # 5
+        targets = self._targets(state, settings, now_ms)  # 5
         if targets and self._renew(settings, now_ms):
-            targets = self._targets(settings, now_ms)
+            targets = self._targets(self._catalog.state, settings, now_ms)
         if not targets:
             return ()
         hit("publish.plan")
@@ -161,9 +177,8 @@ class Changelog:
         self.positions.renewed(targets, now_ms)
         self.counters.add("transactions", sum(result.transactions for result in sent))
 
-    def _targets(self, settings: EngineSettings, now_ms: int) -> list[PublishTarget]:
-        """Returns what is due: folds to send, and positions to commit again before they expire."""
-        state = self._catalog.state
+    def _targets(self, state: CatalogState, settings: EngineSettings, now_ms: int) -> list[PublishTarget]:
+        """Returns what is due in `state`: folds to send, and positions to commit again before they expire."""
         if state.is_of_topics:
             return self._topic_targets(state, settings, now_ms)
         candidates = (self._target(state, log, settings, now_ms) for log in published_logs(state))

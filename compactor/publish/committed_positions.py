@@ -91,6 +91,10 @@ class Positions:
             self._read_ms.setdefault(log.tp, now_ms)
         self._catalog.commit(lambda state: _missed_commits(state, self._resume), now_ms)
 
+    def are_known(self, state: CatalogState) -> bool:
+        """Returns whether `resolve` would read none for `state`."""
+        return not any(self._is_unknown(log) for log in open_logs(state))
+
     def to_renew(self, state: CatalogState) -> list[PublishTarget]:
         """Returns the positions to be committed again before anything is sent: they name fewer ids than there are.
 

@@ -96,6 +96,13 @@ def life(tmp_path: Path) -> Life:
     return life
 
 
+def test_a_batch_and_the_ends_of_its_folds_are_one_commit(life: Life) -> None:
+    """A commit takes longer than most that a small batch needs; the second one says what was published."""
+    before = life.catalog.commits
+    life.take(life.read("a", 1, b"x"))
+    assert (life.catalog.commits - before, life.sent(A)) == (2, [0, 1])
+
+
 def test_the_topic_of_a_bad_record_is_set_aside_and_the_others_go_on(life: Life) -> None:
     """Nothing of the batch is taken of it; the catalog says which record it was, and the log what to do."""
     with capture_logs() as logs:

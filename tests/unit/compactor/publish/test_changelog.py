@@ -16,7 +16,7 @@ from compactor.errors import PublishInterruptedError
 from compactor.fold import on_spark
 from compactor.fold.chooser import Folds
 from compactor.fold.latest_per_key import Folded, FoldJob
-from compactor.model.actions import AddPartition, AddTopic, Append, CloseTopic, Publish, SetBuckets
+from compactor.model.actions import AddPartition, AddTopic, Append, CloseTopic, PlanFold, Publish, SetBuckets
 from compactor.model.position import Position
 from compactor.model.publish_plan import PublishPlan, PublishResult
 from compactor.model.record import TopicPartition
@@ -152,6 +152,30 @@ def test_a_few_records_are_sent_without_spark(world: World) -> None:
     world.sound = False
     assert len(world.publish(local=PARTITIONS)) == PARTITIONS
     assert world.ways == ["here", "tasks", "tasks", "tasks"]
+
+
+def test_the_ends_of_folds_that_are_foreseen_are_not_committed_again(world: World) -> None:
+    """They are what step 5 would commit, and go into the commit of the batch: a publish is one commit less then."""
+    world.publish()
+    world.grow()
+    state, commits = world.catalog.state, world.catalog.commits
+    foreseen = world.changelog.foreseen(state, SETTINGS, 5)
+    assert foreseen == [PlanFold(topic="t", partition=one, end=1, at_ms=5) for one in range(PARTITIONS)]
+    world.catalog.commit(lambda _: foreseen, 5)
+    assert len(world.publish(5)) == PARTITIONS
+    assert world.catalog.commits == commits + 2
+
+
+@pytest.mark.parametrize("why", ["positions are not known", "a lag", "damage"])
+def test_nothing_is_foreseen_if_something_comes_before_it(world: World, why: str) -> None:
+    """Step 5 decides by itself then, once positions are read, records are looked at, or other logs have their turn."""
+    if why != "positions are not known":
+        world.publish()
+    world.grow()
+    if why == "damage":
+        world.quarantine("t", 3)
+    policy = CompactionPolicy(min_compaction_lag_ms=1 if why == "a lag" else 0)
+    assert world.changelog.foreseen(world.catalog.state, replace(SETTINGS, policy=policy), 5) == ()
 
 
 def test_while_something_is_damaged_no_log_starves(world: World) -> None:
