@@ -95,6 +95,15 @@ def worker_path(given: Path | None) -> Path | None:
     return default
 
 
+def text_of(given: Path | None) -> str | None:
+    """Returns what is in the worker file, before it is checked; None if it cannot be read."""
+    try:
+        path = worker_path(given)
+        return "" if path is None else path.read_text(encoding="utf-8")
+    except (ConfigError, OSError, UnicodeDecodeError):  # `worker_of` says so
+        return None
+
+
 def has_worker(given: Path | None) -> bool:
     """Returns whether there is a worker file, or the variable that stands for it: `worker_path` does not raise."""
     return given is not None or BOOTSTRAP_VARIABLE in os.environ or any(map(Path.is_file, DEFAULT_WORKER_FILES))

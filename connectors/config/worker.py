@@ -37,6 +37,13 @@ from connectors.config.fields import (
     Text,
     local_path,
 )
+from connectors.config.first_look import (
+    DEFAULT_LOG_FORMAT,
+    DEFAULT_LOG_LEVEL,
+    DEFAULT_MASTER,
+    DEFAULT_PACKAGE,
+    PINNED,
+)
 from connectors.config.flat_file import family_texts
 from connectors.placeholders import DIRECTORIES, FILES, VARIABLES, Limits, SecretError, resolve
 
@@ -51,11 +58,6 @@ OTHERS: Final = frozenset(
 POLICY: Final = "connector.client.config.override.policy"
 OverridePolicy = Literal["all", "principal", "none"]
 ALLOWED: Final = "snapshot.location.allowed.prefixes"
-PINNED: Final[dict[str, tuple[str, str]]] = {
-    "spark.speculation": ("false", "two attempts of one publish task would fence each other"),
-    "spark.scheduler.mode": ("FAIR", "a full fold must not hold all slots"),
-}
-"""Settings of Spark that keyfold's protocol needs, each with the reason; a file may not change them."""
 _KUBERNETES: Final = re.compile(
     r"KEYFOLD_(\w+_)?(SERVICE_HOST=.*|SERVICE_PORT(_\w+)?=\d*|PORT(_\d+_(TCP|UDP|SCTP))?=\w+://.*"
     r"|PORT_\d+_(TCP|UDP|SCTP)_(PROTO|PORT|ADDR)=.*)"
@@ -111,10 +113,10 @@ class WorkerConfig(BaseSettings):
     storage_location: Location = _worker("storage.location", "keyfold-data", importance="high")
     """Where the runs and catalogs of all connectors are kept: a folder, or an object store
     ([stores.md](stores.md)); a relative path counts from the folder of the worker file."""
-    spark_master: SparkMaster = _worker("spark.master", "local[*]", importance="high")
+    spark_master: SparkMaster = _worker("spark.master", DEFAULT_MASTER, importance="high")
     """Where Spark runs: `local[N]`, `spark://HOST:PORT`, `k8s://…`, `yarn`."""
     executors_package: Annotated[Literal["auto", "ship", "installed"], ANY_CASE] = _worker(
-        "executors.package", "auto", importance="medium"
+        "executors.package", DEFAULT_PACKAGE, importance="medium"
     )
     """How executors of a Spark cluster get keyfold and its packages ([scaling.md](scaling.md)).
 
@@ -124,11 +126,11 @@ class WorkerConfig(BaseSettings):
     """The private key (Ed25519, PEM) that signs receipts of `keyfold erase` ([erasure.md](erasure.md)); made if absent.
     Not set: `keyfold/erasure-key.pem` in the account's `XDG_CONFIG_HOME`, else in `~/.config`."""
     log_level: Annotated[Literal["debug", "info", "warning", "error"], ANY_CASE] = _worker(
-        "log.level", "info", importance="medium"
+        "log.level", DEFAULT_LOG_LEVEL, importance="medium"
     )
     """Least level of what is logged."""
     log_format: Annotated[Literal["auto", "console", "json"], ANY_CASE] = _worker(
-        "log.format", "auto", importance="low"
+        "log.format", DEFAULT_LOG_FORMAT, importance="low"
     )
     """`console` for people, `json` for machines, `auto` is `console`, coloured only on a terminal."""
     log_cleaner_backoff_ms: Long = _worker("log.cleaner.backoff.ms", "15000", ge=0, unit="ms", importance="medium")

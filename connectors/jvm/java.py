@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from subprocess import DEVNULL, PIPE, Popen
 from typing import Final
 
 from connectors.errors import ConfigError
@@ -62,7 +63,26 @@ def major_version(text: str) -> int | None:
     return int(match[1]) if match else None
 
 
+def begin_to_find() -> None:
+    """Asks `java` for its version, without waiting for the answer, which the next `find_java` then takes.
+
+    A JVM takes 0.1 s to say it, in which a command can import what it needs.
+    """
+    java = which_java()
+    if java is not None and str(java) not in _asked and not find_java.cache_info().currsize:
+        with suppress(OSError):  # `find_java` raises it
+            _asked[str(java)] = _asking(str(java))
+
+
+def _asking(java: str) -> Popen[str]:
+    return Popen([java, "-version"], stdin=DEVNULL, stdout=PIPE, stderr=PIPE, text=True)
+
+
 def _ask_version(java: str) -> str:
     """Returns what Java says of itself, on stderr, or of why it does not run: some of that comes on stdout."""
-    done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
-    return done.stderr + done.stdout
+    stdout, stderr = (_asked.pop(java, None) or _asking(java)).communicate()
+    return stderr + stdout
+
+
+_asked: Final[dict[str, Popen[str]]] = {}
+"""Processes that were asked for a version by `begin_to_find`, by the path of their `java`."""

@@ -8,9 +8,10 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from subprocess import Popen, TimeoutExpired
 from typing import Any, ClassVar, Final
@@ -20,9 +21,11 @@ import structlog
 from compactor.errors import KeyfoldError
 from connectors.errors import ConfigError, SparkGoneError
 from connectors.jvm.cache import can_write
+from connectors.jvm.java import which_java
 from connectors.jvm.stderr import JvmStderr, quietly
 from connectors.jvm.surroundings import nameless_user
 from connectors.spark import private
+from connectors.spark.java_command import java_command, variables
 
 _log = structlog.get_logger()
 
@@ -43,6 +46,8 @@ _PYTHON: Final = "PYSPARK_PYTHON"
 _ASK_PYTHON: Final = "import sys; print(*sys.version_info[:2], sep='.', flush=True); import connectors, pyspark"
 _PYTHON_S: Final = 60.0
 """How long the user's Python may take to import both: it takes 0.2 s, and some seconds from a slow disk."""
+_PRIVATE: Final = 0o077
+"""The umask of Spark's processes: Spark itself leaves its folders in /tmp readable for every account."""
 _END_S: Final = 5.0
 """How long a process that ends waits for its JVM, which takes 0.3 s on a quiet machine."""
 _LOWER: Final = "Or lower spark.driver.memory in the worker file; it is 1g if it is not set."
@@ -125,8 +130,10 @@ def _fault_of(python: str, environment: Mapping[str, str]) -> str | None:
     return f"it lacks keyfold: {last}" if done.returncode else None
 
 
-def launch() -> JvmStderr | None:
+def launch(settings: Mapping[str, str]) -> JvmStderr | None:
     """Starts a JVM for Spark if this process has none, with the settings of its settings file; returns its stderr.
+
+    What the JVM and its Python processes write, only this account can read. `settings` are those of the file.
 
     Raises ConfigError if its options or Spark's are not taken, SparkGoneError if the machine has no room for it.
     """
@@ -134,9 +141,10 @@ def launch() -> JvmStderr | None:
 
     if private.is_launched():
         return None
+    known_for = settings if private.is_used("command") else None
     try:
         with quietly() as stderr:
-            gateway = private.launch(partial(StartingJvm, words=stderr), stderr.descriptor)
+            gateway = private.launch(partial(_process, settings=known_for, words=stderr), stderr.descriptor)
     except PySparkRuntimeError as error:
         raise not_started(stderr.reason(), os.environ) from error
     if gateway is None:
@@ -154,10 +162,30 @@ def _launch_with_session() -> None:
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
+    before = os.umask(_PRIVATE)
     try:
         SparkSession.builder.getOrCreate()
     except PySparkRuntimeError as error:
         raise not_started("what it wrote to stderr says why", os.environ) from error
+    finally:
+        os.umask(before)
+
+
+def _process(
+    script: Sequence[str],
+    *,
+    settings: Mapping[str, str] | None,
+    words: JvmStderr,
+    env: Mapping[str, str],
+    **options: Any,
+) -> StartingJvm:
+    """Starts the JVM by the command with which Spark's `script` ends, or by the script if that is not known."""
+    java = which_java()
+    if java is not None and settings is not None:
+        known = java_command(script, settings, env, java, version("pyspark"))
+        if known is not None:
+            script, env = known, {**env, **variables(env["SPARK_HOME"])}
+    return StartingJvm(script, words=words, env=env, umask=_PRIVATE, **options)
 
 
 def end_jvm(process: Popen[bytes], seconds: float) -> None:

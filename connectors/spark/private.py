@@ -10,6 +10,7 @@ with another Spark.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping
 from subprocess import Popen
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -38,6 +39,7 @@ ALL: Final = "all"
 
 SWITCHES: Final[dict[str, str]] = {
     "launch": "why a JVM has not started stands on stderr only, with lines there that need no action",
+    "command": "Spark's scripts run, and a JVM of theirs, before its own starts",
     "process": "each look whether Spark's JVM still runs is a call to it, and one that does not end is not killed",
     "user": "Spark does not start for a user id without an account",
     "stop": "Spark ends about a second later",
@@ -73,6 +75,9 @@ _PROGRESS: Final = {
 }
 """Spark writes its record of progress once a minute, while the query runs: two files for each micro-batch took 100 ms.
 Spark allows that for its Kafka sink only, as another sink might trust that record. This one never reads it."""
+
+LOOK_S: Final = 0.01
+"""Between two looks whether the JVM answers: a look costs 20 µs, and every start waits half a pause in the mean."""
 
 _ABSENT: Final = (AttributeError, TypeError, ImportError)
 """What Python raises if PySpark has no such name, or takes no such argument."""
@@ -118,16 +123,27 @@ def launch(process: Callable[..., Popen[bytes]], stderr: int) -> JavaGateway | N
     def start() -> JavaGateway:
         from pyspark import SparkContext, java_gateway
 
-        module, context = _having(java_gateway, "Popen"), _having(SparkContext, "_gateway", "_ensure_initialized")
-        before, module.Popen = module.Popen, process
+        module = _having(java_gateway, "Popen", "time")
+        context = _having(SparkContext, "_gateway", "_ensure_initialized")
+        before = module.Popen, module.time
+        module.Popen, module.time = process, Pauses
         try:  # without a SparkConf, which would go on the JVM's command line
             gateway: JavaGateway = module.launch_gateway(popen_kwargs={"stderr": stderr})
         finally:
-            module.Popen = before
+            module.Popen, module.time = before
         context._ensure_initialized(gateway=gateway)
         return gateway
 
     return _attempt("launch", start, None, _ABSENT)
+
+
+class Pauses:
+    """What PySpark pauses by between two looks whether its JVM answers: shorter than its own 0.1 s."""
+
+    @staticmethod
+    def sleep(seconds: float) -> None:
+        """Pauses for `seconds`, or LOOK_S if they are more."""
+        time.sleep(min(seconds, LOOK_S))
 
 
 def is_launched() -> bool:

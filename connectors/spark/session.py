@@ -21,7 +21,7 @@ import structlog
 
 from compactor.errors import KeyfoldError
 from connectors.clock import Deadline
-from connectors.config.worker import PINNED
+from connectors.config.first_look import PINNED
 from connectors.errors import SparkGoneError
 from connectors.jvm.cache import default_cache
 from connectors.jvm.cds_archive import sharing
@@ -81,8 +81,6 @@ make names of JSON that all fall into one place of a dict: 20,000 of them, 234 K
 _SEEDS: Final = 1 << 32
 _LOOK_S: Final = 0.1
 """Between two looks at a start that is to end: as often as PySpark looks whether its JVM has ended."""
-_PRIVATE: Final = 0o077
-"""The umask of Spark's processes: Spark itself leaves its folders in /tmp readable for every account."""
 
 DEFAULTS: Final[dict[str, str]] = {
     "spark.ui.enabled": "false",
@@ -160,24 +158,20 @@ def create(master: str, settings: Mapping[str, str]) -> SparkSession:
     """
     from pyspark.sql import SparkSession
 
-    before = os.umask(_PRIVATE)
+    builder = SparkSession.builder.master(master).appName(_NAME)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
     try:
-        builder = SparkSession.builder.master(master).appName(_NAME)
-        for key, value in settings.items():
-            builder = builder.config(key, value)
-        try:
-            stderr = launch()
-            spark = builder.getOrCreate()
-            if stderr is not None:
-                stderr.start_is_over()
-        except KeyfoldError:
-            raise
-        except Exception as error:
-            raise not_taken(master, error) from error
-        private.plan_quickly(spark, settings)
-        return spark
-    finally:
-        os.umask(before)
+        stderr = launch(settings)
+        spark = builder.getOrCreate()
+        if stderr is not None:
+            stderr.start_is_over()
+    except KeyfoldError:
+        raise
+    except Exception as error:
+        raise not_taken(master, error) from error
+    private.plan_quickly(spark, settings)
+    return spark
 
 
 def prepare(

@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Annotated
 import structlog
 import typer
 
-from connectors.cli.options import CommandParts, JsonOption, WorkerOption, parts_of, worker_of
+from connectors.cli.options import CommandParts, JsonOption, WorkerOption, parts_of, text_of, worker_of
 from connectors.cli.output import note, say, say_json
 from connectors.clock import SYSTEM_CLOCK
 from connectors.errors import UsageError
+from connectors.jvm.java import begin_to_find
 from connectors.progress.observer import observing
 from connectors.signals import HeldSignals, handled
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from connectors.rest.service import MountedPage
     from connectors.runtime.supervised_connector import Connector
     from connectors.runtime.worker import Worker
+    from connectors.spark.session import SparkStart
 
 FilesArgument = Annotated[list[Path] | None, typer.Argument(help="Connector files.", metavar="[CONNECTOR.json...]")]
 OnceOption = Annotated[bool, typer.Option("--once", help="Do all that is there now, then end.")]
@@ -56,10 +58,18 @@ def run(
     """
     if as_json and not once:
         raise UsageError("--json needs --once.", "A worker that goes on has no result; ask it over REST.")
-    held = HeldSignals()
-    with handled({signal.SIGTERM: held.take, signal.SIGINT: held.take}):
+    from connectors.runtime.specs.connector_limit import open_files_limit, raise_open_files_limit, refuse_few_files
+    from connectors.spark.start_ahead import StartAhead
+
+    begin_to_find()
+    raise_open_files_limit()  # Spark's JVM takes it over
+    refuse_few_files(open_files_limit())
+    parts, held = parts_of(context), HeldSignals()
+    text = text_of(worker) if parts.spark_start is None else None
+    with handled({signal.SIGTERM: held.take, signal.SIGINT: held.take}), StartAhead(text) as ahead:
         config = worker_of(worker)
-        worked, code, ended = _run(connectors or [], config, held, parts_of(context), once=once)
+        start = parts.spark_start or ahead.take
+        worked, code, ended = _run(connectors or [], config, held, parts, start, once=once)
     if once:
         _say_done(config, ended, as_json=as_json)
     log.info("ended", exit_code=code)
@@ -69,18 +79,23 @@ def run(
 
 
 def _run(
-    paths: Sequence[Path], config: WorkerConfig, held: HeldSignals, parts: CommandParts, *, once: bool
+    paths: Sequence[Path],
+    config: WorkerConfig,
+    held: HeldSignals,
+    parts: CommandParts,
+    start: Callable[..., SparkStart],
+    *,
+    once: bool,
 ) -> tuple[Worker, int, Sequence[Connector]]:
-    """Runs a worker over the files `paths` and those that it finds; returns it, its exit code and its connectors."""
+    """Runs a worker over the files `paths` and those that it finds; returns it, its exit code and its connectors.
+
+    Spark is started by `start`.
+    """
     from connectors.config.folder_checks import check_storage
     from connectors.config.stores import worker_storage
     from connectors.rest.listeners import bind
     from connectors.runtime.specs.connector_files import ConnectorFiles
-    from connectors.runtime.specs.connector_limit import open_files_limit, raise_open_files_limit, refuse_few_files
-    from connectors.spark.session import SparkStart
 
-    raise_open_files_limit()
-    refuse_few_files(open_files_limit())
     files = ConnectorFiles(config, paths)
     loaded = files.load()
     listens = bool(config.listeners) and not once
@@ -94,7 +109,7 @@ def _run(
     check_storage(config)
     bound = bind(config) if listens else ()
     log.info("starting", storage=worker_storage(config).location, connectors=[file.config.name for file in loaded])
-    spark = (parts.spark_start or SparkStart)(config.spark_master, config.spark_settings, config.executors_package)
+    spark = start(config.spark_master, config.spark_settings, config.executors_package)
     from connectors.rest.service import listening  # half a second of imports, which the JVM does not wait for
     from connectors.runtime.herder import Herder
     from connectors.runtime.specs.connector_store import ConnectorStore

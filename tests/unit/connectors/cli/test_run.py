@@ -75,6 +75,24 @@ def test_a_storage_that_cannot_be_made_is_told_before_anything_begins(tmp_path: 
     assert 'storage.location: "/proc/nope" cannot be made in /proc' in result.stderr
 
 
+def test_a_start_of_spark_is_ended_if_a_file_is_faulty(tmp_path: Path) -> None:
+    """It has begun before the files are checked, and leaves nothing; the message is that of the file alone."""
+    worker = write_json(tmp_path / "worker.json", {"bootstrap.servers": NOBODY, "nonsense": "x"})
+    (tmp_path / "tmp").mkdir()
+    plain = {name: text for name, text in environment().items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+    ran = subprocess.run(
+        command("run", connector_file(tmp_path), "--worker", worker),
+        env={**plain, "TMPDIR": str(tmp_path / "tmp")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 3
+    assert "nonsense" in ran.stderr
+    assert all(line.startswith(("error: ", "next: ", "  ")) for line in ran.stderr.splitlines()), ran.stderr
+    assert [path.name for path in (tmp_path / "tmp").iterdir() if "keyfold" in path.name] == []
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stop_before_the_worker_is_there_reaches_it(tmp_path: Path, number: signal.Signals) -> None:
     """Spark's JVM starts while the worker is imported: the signal waits for what can end both."""

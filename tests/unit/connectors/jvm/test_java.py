@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from connectors.errors import ConfigError
-from connectors.jvm.java import find_java, major_version
+from connectors.jvm.java import begin_to_find, find_java, major_version
 
 
 @pytest.fixture(autouse=True)
@@ -87,3 +87,25 @@ def test_a_java_that_does_not_run_says_why(
         find_java()
     assert f"does not run: {said}." in caught.value.message
     assert caught.value.action.startswith(action)
+
+
+def test_java_is_asked_once_ahead_of_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What asks for Java early is not waited for, and its answer is the one that is taken later."""
+    java, asked = _java(tmp_path, "11.0.2"), tmp_path / "asked"
+    java.write_text(f"#!/bin/sh\necho once >> {asked}\n" + java.read_text(encoding="utf-8"), encoding="utf-8")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    begin_to_find()
+    begin_to_find()
+    with pytest.raises(ConfigError, match="is Java 11"):
+        find_java()
+    assert asked.read_text(encoding="utf-8") == "once\n"
+
+
+def test_asking_ahead_raises_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Java that is missing, or that the system does not run, is said by what needs it."""
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    begin_to_find()
+    _java(tmp_path, "17").write_bytes(b"\x7fELF")
+    begin_to_find()
+    with pytest.raises(OSError, match="Exec format"):
+        find_java()
