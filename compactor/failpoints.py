@@ -21,7 +21,7 @@ from compactor.errors import FailpointError
 VARIABLE: Final = "KEYFOLD_FAILPOINTS"
 
 STEPS: Final[dict[str, str]] = {
-    "source.plan": "1  the source has chosen the end of a micro-batch",
+    "source.plan": "1  the source has chosen the end of a portion",
     "source.read": "2  a reading task has finished a range",
     "ingest.write": "3  a level-0 file is complete, and nothing names it yet",
     "ingest.index": "3  the index of level-0 files is complete, and nothing names it yet",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from compactor.errors import OutcomeUnknownError, PortionTooLargeError, PublishInterruptedError, StoppedError
+from compactor.failpoints import hit
 from compactor.ingest.appends import Batch
 from connectors.clock import Clock
 from connectors.errors import UnreachableError
@@ -192,6 +193,7 @@ class ReadingThread(CancellableJob):
 
         A pause gives up what is read by then, as a stop does: it may be one that waits for hours.
         """
+        hit("source.plan")
         batches: list[Batch] = []
         job = CancellableJob(
             self._spark,

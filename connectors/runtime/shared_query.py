@@ -144,7 +144,13 @@ class SharedQuery:
         planner = Planner(options, poller.topics(options.connector), self._clock, stop)
         suspect = self.batches.is_suspect(options.connector)
         subscription = Subscription(
-            options, planner, self._clock, poller.poll_now, shared=lambda: self.batches.shared, suspect=suspect
+            options,
+            planner,
+            self._clock,
+            poller.poll_now,
+            shared=lambda: self.batches.shared,
+            starts=lambda: self.batches.starts,
+            suspect=suspect,
         )
         try:
             subscription.begin()

@@ -54,6 +54,8 @@ class MicroBatches:
         self._in_driver = False
         # The tasks of a first micro-batch without portions, see `warm_up`; None once it is planned.
         self._first: list[ReadTask] | None = None
+        # Whether no micro-batch has been handed out yet.
+        self._starts = True
         # Rises when a query fails, so that a question of its planner process claims nothing any more.
         self._run = 0
         # Names of connectors that are suspect; they outlive their subscriptions.
@@ -75,6 +77,12 @@ class MicroBatches:
             if shared and self._claimed and self._is_unbounded():
                 self._ending = self._last
                 self._early_end.ask()
+
+    @property
+    def starts(self) -> bool:
+        """Whether the query has run no micro-batch yet: Spark takes a second for the first."""
+        with self._changed:
+            return self._starts
 
     @property
     def ending(self) -> int | None:
@@ -174,6 +182,7 @@ class MicroBatches:
         """Hands each connector what was read of its portion of the last micro-batch; see `gather`."""
         with self._changed:
             claimed, self._claimed = self._claimed, {}
+            self._starts = False
             ended_early = self._ending == self._last
         for portion, subscription in claimed.items():
             subscription.deliver(answers.get(portion), ended_early=ended_early)

@@ -143,8 +143,10 @@ class Portion(Struct, frozen=True):
         return self.offer if self.state is State.READ_APART else self.batch if self.state is State.READY else None
 
     @_event(State.IDLE)
-    def planned(self, ranges: SourceRanges, end: Offsets, now_ms: int, arrived_ms: int, *, shared: bool) -> Portion:
-        """There are `ranges` to read, up to `end`; or none.
+    def planned(
+        self, ranges: SourceRanges, end: Offsets, now_ms: int, arrived_ms: int, *, shared: bool, starts: bool = False
+    ) -> Portion:
+        """There are `ranges` to read, up to `end`; or none. `read_route.of_portion` says what the last two mean.
 
         Without any the position is `end` now, as topics that were found begin at their log starts.
         """
@@ -152,7 +154,7 @@ class Portion(Struct, frozen=True):
             finished = self.options.pinned and end is self.position
             return replace(self, state=State.FINISHED if finished else State.IDLE, position=end)
         late = now_ms < self.late_until_ms
-        route = read_route.of_portion(plan.size(ranges), self.trouble, shared=shared, late=late)
+        route = read_route.of_portion(plan.size(ranges), self.trouble, shared=shared, late=late, starts=starts)
         offer = Offer(self.options.of_batch(self.number + 1, arrived_ms), ranges, end, route)
         state = State.OFFERED if route is Route.MICRO_BATCH else State.READ_APART
         return replace(self, state=state, offer=offer, number=self.number + 1, planned_ms=now_ms)

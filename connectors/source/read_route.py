@@ -10,6 +10,9 @@
 A read that is not within bounds also ends if its records have grown too much (`TaskGrowth`); the rest is read in small.
 A job of the connector's also ends after TURN_S; the next ones have only as many offsets as a turn suffices for.
 
+While Spark starts the query of an only connector, a small portion is read apart by the driver: it is published before
+the first micro-batch could begin.
+
 A portion of a micro-batch is read with those of other connectors; `is_read_in_driver` decides for all of them
 together. All other routes are *apart*: the connector's own thread has the portion read, and no other connector waits
 for it.
@@ -70,11 +73,14 @@ class Trouble(Struct, frozen=True):
         return self.unread or self.suspect or self.most is not None
 
 
-def of_portion(size: int, trouble: Trouble, *, shared: bool, late: bool) -> Route:
+def of_portion(size: int, trouble: Trouble, *, shared: bool, late: bool, starts: bool = False) -> Route:
     """Returns the route of a new portion of `size` offsets.
 
     `shared`: other connectors read through the same query. `late`: its chain has lately held up a micro-batch.
+    `starts`: the query has run no micro-batch yet.
     """
+    if starts and not shared and size <= APART_IN_DRIVER_MAX:
+        return apart(size, trouble)
     if late or trouble.keeps_apart or (shared and size > SHARED_MAX):
         return apart(size, trouble)
     return Route.MICRO_BATCH

@@ -35,7 +35,8 @@ class Subscription:
     """Reads one connector's topics through the query.
 
     `plan_soon` is called when it has something to plan; `shared` says whether other connectors read through the same
-    query now. `suspect`: a micro-batch of an earlier run failed as a whole, see `Trouble`.
+    query now, and `starts` that the query has run no micro-batch yet. `suspect`: a micro-batch of an earlier run failed
+    as a whole, see `Trouble`.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Subscription:
         plan_soon: Callable[[], None],
         *,
         shared: Callable[[], bool],
+        starts: Callable[[], bool] = lambda: False,
         suspect: bool = False,
     ) -> None:
         self.options = options
@@ -53,6 +55,7 @@ class Subscription:
         self._clock = clock
         self._plan_soon = plan_soon
         self._shared = shared
+        self._starts = starts
         # Guards changes of `portion`; `next` waits for it.
         self._changed = threading.Condition()
         self.portion = Portion(options, trouble=Trouble(suspect=suspect))
@@ -142,8 +145,8 @@ class Subscription:
         except Exception as error:  # noqa: BLE001  # the connector's own thread raises it
             self.fail(error)
             return False
-        times = self._clock.monotonic_ms(), self._clock.now_ms()
-        after = self._change(lambda portion: portion.planned(ranges, end, *times, shared=self._shared()))
+        times, others = (self._clock.monotonic_ms(), self._clock.now_ms()), self._shared()
+        after = self._change(lambda portion: portion.planned(ranges, end, *times, shared=others, starts=self._starts()))
         return after.state in (State.OFFERED, State.READ_APART)
 
     def claim(self) -> Offer | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -29,6 +29,7 @@ class Subscribed:
         *,
         clock: ManualClock | None = None,
         shared: bool = True,
+        query_starts: Callable[[], bool] = lambda: False,
         begin: bool = True,
         pinned: bool = False,
         interval_ms: int = 0,
@@ -40,7 +41,9 @@ class Subscribed:
         made = source_options(topics=(topic,), **{"connector": f"c-{topic}", "metadata_age": 0.0, **named})
         self.options: SourceOptions = replace(made, pinned=pinned, interval_ms=interval_ms)
         self.planner = Planner(self.options, cluster, self.clock)
-        self.subscription = Subscription(self.options, self.planner, self.clock, self._ask_again, shared=lambda: shared)
+        self.subscription = Subscription(
+            self.options, self.planner, self.clock, self._ask_again, shared=lambda: shared, starts=query_starts
+        )
         if begin:
             self.subscription.begin()
 

@@ -88,6 +88,20 @@ def test_the_first_micro_batch_may_hold_nothing(query: Query, processes: int) ->
     assert connectors(query.next()) == {"c-a": 1}
 
 
+def test_small_portions_are_read_apart_until_a_micro_batch_has_run() -> None:
+    """Also while Spark has planned its first one: until that is handed out, it has shown nothing."""
+    query = Query(shared=False)
+    query.batches.warm_up(0)
+    first = query.add("a", (0, 9), query_starts=lambda: query.batches.starts)
+    assert isinstance(first.next(0), Offer)
+    query.next()
+    assert query.batches.starts
+    query.batches.deliver({})
+    second = query.add("b", (0, 9), query_starts=lambda: query.batches.starts)
+    assert second.next(0) is None
+    assert connectors(query.next()) == {"c-b": 1}
+
+
 def test_what_is_asked_twice_is_answered_twice(query: Query) -> None:
     """Spark may ask again for a micro-batch: it is the same, and no other offer becomes part of it."""
     query.add("a", (0, 9))

@@ -52,6 +52,23 @@ def test_the_route_of_a_portion(size: int, trouble: Trouble, shared: bool, late:
     assert read_route.of_portion(size, trouble, shared=shared, late=late) is route
 
 
+@pytest.mark.parametrize(
+    ("size", "trouble", "shared", "route"),
+    [
+        (1, SOUND, False, Route.DRIVER),
+        (APART_IN_DRIVER_MAX, SOUND, False, Route.DRIVER),
+        (APART_IN_DRIVER_MAX + 1, SOUND, False, Route.MICRO_BATCH),
+        (1, SOUND, True, Route.MICRO_BATCH),
+        (1, SUSPECT, False, Route.JOB),
+    ],
+)
+def test_what_is_small_does_not_wait_for_the_first_micro_batch(
+    size: int, trouble: Trouble, shared: bool, route: Route
+) -> None:
+    """The driver reads it apart, for the only connector; after trouble the route is the one that trouble asks for."""
+    assert read_route.of_portion(size, trouble, shared=shared, late=False, starts=True) is route
+
+
 @pytest.mark.parametrize(("offsets", "in_driver"), [(1, True), (DRIVER_READ_MAX, True), (DRIVER_READ_MAX + 1, False)])
 def test_a_small_micro_batch_is_read_in_the_driver(offsets: int, in_driver: bool) -> None:
     """By the offsets of all of its portions together: a Spark job costs more than to read so few."""
