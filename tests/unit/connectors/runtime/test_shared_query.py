@@ -109,6 +109,7 @@ class Worker:
             timings=timings,
         )
         self.query = SharedQuery(cast("Any", self.spark), SystemClock(), connectors=connectors, parts=parts)
+        self.query.batches.deliver({})  # as after the first micro-batch: what is small waits for the next
         streams.plans = self.query.batches
         self.stopped = threading.Event()
         self._blocks: list[Any] = []
