@@ -125,7 +125,7 @@ versions: setup ## Tries other Pythons, Javas and PySparks, as far as this machi
 bench: setup ## Measures keyfold beside its peers and prints the table (ROWS=ready,fresh for some, ROWS=all, MINUTES=30 for sustained rows): build/bench; takes some two hours.
 	@$(BIN)/python -m benchmarks $(if $(ROWS),--rows $(ROWS)) $(if $(MINUTES),--minutes $(MINUTES))
 
-bench-quick: setup ## Whether keyfold has become slower beside its peers, by ratios; under 3 minutes.
+bench-quick: setup ## Whether keyfold has become slower beside its peers, by ratios; some 3 minutes.
 	@$(BIN)/python -m benchmarks.quick
 
 docs: setup ## Builds the documentation as a site, with search: build/docs/index.html; fetches what builds it once.

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.quick`: checks in less than three minutes whether keyfold has become slower than before.
+"""`python -m benchmarks.quick`: checks in some three minutes whether keyfold has become slower than before.
 
 Ratios to peers that run in the same minutes are compared with those in quick.json, which `--accept` replaces. There are
 few records and two rounds, of which the faster counts: values to be quoted come from `python -m benchmarks`.
@@ -29,6 +29,8 @@ from benchmarks.rows.registry import COMPARISONS, MEASUREMENTS
 FILE: Final = Path(__file__).with_name("quick.json")
 _SCALE: Final = 0.06
 _ROUNDS: Final = 2
+_ROWS: Final = ("backlog", "backlog-unique", "reading")
+"""Reading and folding, sending, and what a start costs."""
 _SHORTEST_S: Final = 1.0
 """A shorter time, less the start, counts as this: starts differ by as much."""
 
@@ -43,7 +45,7 @@ class Limits(Struct, frozen=True):
 def ratios(results: Results) -> dict[str, float]:
     """Returns how many times as fast as its peer keyfold is; for `ready`, Kafka Streams' start over a worker's."""
     found = {}
-    for name in ("backlog", "reading"):
+    for name in _ROWS:
         row = COMPARISONS[name]
         ours, other = (_fastest(results, name, one.name, whole=name == "reading") for one in (row.ours, row.other))
         if ours is not None and other is not None:
@@ -77,7 +79,7 @@ def slower(found: Mapping[str, float], limits: Limits) -> Iterator[str]:
 
 
 def _measure() -> Results:
-    """Runs the peers; keyfold's runs count for both comparisons, which differ only in the peer."""
+    """Runs the peers; starts count for all comparisons, and keyfold's runs for two that differ only in the peer."""
     os.environ[SCALE] = str(_SCALE)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "results.json")
@@ -86,6 +88,8 @@ def _measure() -> Results:
         own = runner.results.runs
         own.extend([replace(one, row="reading") for one in own if one.program == COMPARISONS["reading"].ours.name])
         runner.compare(COMPARISONS["reading"])
+        own.extend([replace(one, row="backlog-unique") for one in own if one.row == "backlog" and one.is_start])
+        runner.compare(COMPARISONS["backlog-unique"])
         once = Runner(runner.results, 1, file)
         once.measure(MEASUREMENTS["ready"])
         return once.results

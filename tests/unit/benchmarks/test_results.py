@@ -207,7 +207,9 @@ def test_quick_ratios() -> None:
     """
     found = results(ours=12.0)
     found.runs += [*runs("reading", "keyfold", 10.0, 12.0), *runs("reading", "reading only", 0.1, 0.5)]
-    assert quick.ratios(found) == pytest.approx({"backlog": 10.0, "reading": 1 / 12, "ready": 0.5})
+    found.runs += [*runs("backlog-unique", "keyfold", 10.0, 14.0), *runs("backlog-unique", "Kafka Streams", 5.0, 17.0)]
+    expected = {"backlog": 10.0, "backlog-unique": 3.0, "reading": 1 / 12, "ready": 0.5}
+    assert quick.ratios(found) == pytest.approx(expected)
     assert quick.ratios(Results(machine=MACHINE)) == {}
 
 
