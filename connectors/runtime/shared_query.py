@@ -22,7 +22,7 @@ from compactor.ingest.appends import Batch
 from compactor.ingest.ingest import gather
 from compactor.spark.errors import briefly
 from compactor.turns import SHARED
-from connectors.clock import Clock, LoopClock
+from connectors.clock import Clock, Deadline, LoopClock
 from connectors.kafka.client_settings import ClientSettings
 from connectors.source.datasource import Address
 from connectors.source.driver_link import DriverLink
@@ -55,6 +55,11 @@ class QueryTimings(Struct, frozen=True):
     """Between two looks whether Spark's query still runs."""
     again_ms: int = 1_000
     """Before it is started again, if it failed without a portion that may be the reason."""
+    more_ms: int = 250
+    """How long a micro-batch that the driver reads waits for further offers: the time after which ends are asked for
+    again. Another micro-batch takes 12 ms of Spark's JVM at least, and 17 ms with twenty busy connectors."""
+    longest_ms: int = 10_000
+    """How long it goes on so: Spark counts and logs a micro-batch once it has ended."""
     early_end_ms: int = 5_000
     """How long a micro-batch may take to end early: its tasks write into files what they have read by then."""
 
@@ -65,6 +70,7 @@ class QueryParts(Struct, frozen=True):
     start: Callable[[SparkSession, Address, str, Callable[[DataFrame], None]], StreamingQuery] = stream.start
     gather: Callable[[DataFrame], Mapping[int, Batch | KeyfoldError]] = gather
     answers: Callable[[ClientSettings, Clock], SharedAnswers] = shared_answers
+    read: Callable[..., None] = read_in_driver
     timings: QueryTimings = QueryTimings()
 
 
@@ -244,13 +250,23 @@ class SharedQuery:
     def _hand_out(self, frame: DataFrame) -> None:
         """Hands each connector its portion of a micro-batch; waits for none of them.
 
-        Few offsets are read here, and Spark runs no job: it does not demand that a micro-batch's frame is used.
+        Few offsets are read here, and Spark runs no job: it does not demand that a micro-batch's frame is used. Offers
+        that follow become part of the micro-batch, as long as they are few.
         """
-        tasks = self.batches.driver_tasks()
-        portions: Mapping[int, Batch | KeyfoldError] = {}
+        number, tasks = self.batches.number, self.batches.driver_tasks()
         if tasks is None:
-            portions = self._parts.gather(frame)
-        else:
-            read_in_driver(tasks, self._writers, self.batches.deliver_portion)
+            self._deliver(self._parts.gather(frame))
+            return
+        deadline = Deadline(self._timings.longest_ms / 1000, self._clock)
+        while True:
+            self._parts.read(tasks, self._writers, self.batches.deliver_portion)
+            self._deliver({})
+            if deadline.has_passed or self._restart.is_set():
+                return
+            tasks = self.batches.more(number, self._timings.more_ms / 1000)
+            if not tasks:
+                return
+
+    def _deliver(self, portions: Mapping[int, Batch | KeyfoldError]) -> None:
         self._delivered = True
         self.batches.deliver(portions)

@@ -58,6 +58,8 @@ class MicroBatches:
         self._starts = True
         # Rises when a query fails, so that a question of its planner process claims nothing any more.
         self._run = 0
+        # The number of the last micro-batch that was given up: nothing is added to it.
+        self._abandoned = 0
         # Names of connectors that are suspect; they outlive their subscriptions.
         self._suspects: set[str] = set()
         # Of the last micro-batch.
@@ -89,6 +91,12 @@ class MicroBatches:
         """The number of the micro-batch that was asked to end early and has not ended yet; None if there is none."""
         with self._changed:
             return self._ending if self._claimed and self._ending == self._last else None
+
+    @property
+    def number(self) -> int:
+        """The number of the micro-batch that was planned last."""
+        with self._changed:
+            return self._last
 
     def is_suspect(self, connector: str) -> bool:
         """Returns whether its last micro-batch failed as a whole, and nothing of it was read apart since."""
@@ -162,11 +170,26 @@ class MicroBatches:
             if not claimed:
                 return start
             self._in_driver = read_route.is_read_in_driver(sum(plan.size(offer.ranges) for _, offer in claimed))
-            numbered = {next(self._portions): pair for pair in claimed}
-            self._claimed.update({portion: subscription for portion, (subscription, _) in numbered.items()})
-            latest = self._plan(self._read_tasks(numbered))
+            latest = self._plan(self._read_tasks(self._numbered(claimed)))
         hit("source.plan")
         return latest
+
+    def more(self, number: int, seconds: float) -> list[ReadTask]:
+        """Adds what is offered within `seconds` to micro-batch `number`, which the driver reads (step 1).
+
+        Returns the tasks that read it. There are none if nothing is offered, or more than the driver reads, which is
+        left to the next micro-batch. Nor are there any once its query has failed or ends.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: not self._goes_on(number) or self._offered(), seconds)
+            offered = self._offered() if self._goes_on(number) else []
+            if not read_route.is_read_in_driver(sum(plan.size(offer.ranges) for _, offer in offered)):
+                return []
+            claimed = [(each, offer) for each, _ in offered if (offer := each.claim())]
+            tasks = self._read_tasks(self._numbered(claimed)) if claimed else []
+        if tasks:
+            hit("source.plan")
+        return tasks
 
     def tasks(self, start: int, end: int) -> list[ReadTask]:
         """Returns the reading tasks of the micro-batches after `start` up to `end`, however often it is asked."""
@@ -199,6 +222,7 @@ class MicroBatches:
         with self._changed:
             claimed, self._claimed = self._claimed, {}
             self._run += 1
+            self._abandoned = self._last
             for subscription in claimed.values():  # before `remove` looks: one that ends now is suspect as well
                 subscription.abandon()
                 self._suspects.add(subscription.options.connector)
@@ -211,6 +235,21 @@ class MicroBatches:
             subscriptions = list(self._subscriptions)
         for subscription in subscriptions:
             subscription.fail(error)
+
+    def _goes_on(self, number: int) -> bool:
+        """Returns whether micro-batch `number` is the last one, and its query has neither failed nor is to end."""
+        return not self._closed and self._last == number > self._abandoned
+
+    def _offered(self) -> list[tuple[Subscription, Offer]]:
+        """Returns the connectors with an offer for a micro-batch, and what each offers."""
+        portions = ((each, each.portion) for each in self._subscriptions)
+        return [(each, portion.offer) for each, portion in portions if portion.claimable and portion.offer is not None]
+
+    def _numbered(self, claimed: Sequence[tuple[Subscription, Offer]]) -> dict[int, tuple[Subscription, Offer]]:
+        """Numbers the portions of the last micro-batch that were claimed now."""
+        numbered = {next(self._portions): pair for pair in claimed}
+        self._claimed.update({portion: subscription for portion, (subscription, _) in numbered.items()})
+        return numbered
 
     def _is_unbounded(self) -> bool:
         """Returns whether the last micro-batch that was planned has tasks without bounds."""

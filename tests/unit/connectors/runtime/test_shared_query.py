@@ -22,6 +22,7 @@ from connectors.source.options import SourceOptions
 from connectors.source.plan import TopicOffsets
 from connectors.source.portion import Offer
 from connectors.source.read_route import DRIVER_READ_MAX
+from connectors.source.read_task import read_in_driver
 from connectors.source.subscription import Subscription
 from connectors.source.topics import SharedAnswers
 from tests.support.clocks import ManualClock
@@ -98,7 +99,12 @@ class Worker:
     """A shared query on stand-ins, with the connectors that read through it."""
 
     def __init__(
-        self, streams: Streams, brokers: MemoryAdmin, connectors: int = 2, timings: QueryTimings = TIMINGS
+        self,
+        streams: Streams,
+        brokers: MemoryAdmin,
+        connectors: int = 2,
+        timings: QueryTimings = TIMINGS,
+        read: Callable[..., None] = read_in_driver,
     ) -> None:
         admin: Any = brokers
         self.spark = StandInSession(cores=2)
@@ -107,6 +113,7 @@ class Worker:
             gather=streams.gather,
             answers=lambda _, clock: SharedAnswers(admin, admin, clock),
             timings=timings,
+            read=read,
         )
         self.query = SharedQuery(cast("Any", self.spark), SystemClock(), connectors=connectors, parts=parts)
         self.query.batches.deliver({})  # as after the first micro-batch: what is small waits for the next
@@ -178,6 +185,30 @@ def test_each_connector_gets_its_portion(worker: Worker, streams: Streams) -> No
     assert [[str(read.tp) for read in one.ranges] for one in batches if isinstance(one, Batch)] == [["a-0"], ["b-0"]]
     worker.spark.sparkContext.setLocalProperty.assert_called_once_with("spark.scheduler.pool", POOL)
     assert len(streams.started) == 1
+
+
+def test_offers_that_follow_are_read_in_the_same_micro_batch(streams: Streams) -> None:
+    """The driver reads on for as long as few offsets are offered; Spark is asked for nothing meanwhile."""
+
+    def read(tasks: Any, _: Any, deliver: Callable[[int, Any], None]) -> None:
+        for portion in (portion for task in tasks for portion in task.portions):
+            deliver(portion.portion, batch_of(portion.ranges))
+
+    few = MemoryAdmin({TopicPartition("a", 0): 5, TopicPartition("b", 0): 7})
+    worker = Worker(streams, few, timings=QueryTimings(look_ms=10, again_ms=0, more_ms=30_000), read=read)
+    first = worker.subscribed("a")
+    offered(first)
+
+    def life(streams: Streams) -> None:
+        streams.micro_batch()
+        streams.take(Mock())
+
+    streams.lives = [life]
+    worker.query.start(prepares=False)
+    assert isinstance(first.next(TIMEOUT_S), Batch)
+    assert isinstance(worker.subscribed("b").next(TIMEOUT_S), Batch)
+    assert streams.at == 2
+    worker.close()
 
 
 def test_a_failed_query_is_started_again_and_its_portions_are_read_alone(worker: Worker, streams: Streams) -> None:

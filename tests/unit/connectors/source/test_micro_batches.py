@@ -184,6 +184,58 @@ def test_the_driver_reads_a_micro_batch_that_is_small_as_a_whole(query: Query, m
     assert query.batches.driver_tasks() == (None if more else tasks)
 
 
+def test_what_is_offered_while_the_driver_reads_is_of_the_same_micro_batch(query: Query) -> None:
+    """A further one would cost Spark more than the driver's read; it has a portion of its own."""
+    first = query.add("a", (0, 9))
+    tasks = query.next()
+    second = query.add("b", (0, 7))
+    more = query.batches.more(query.at, TIMEOUT_S)
+    assert (connectors(more), query.next(), query.batches.more(query.at, 0)) == (Counter({"c-b": 1}), [], [])
+    query.batches.deliver_portion(portion_of(more, "c-b"), batch_of(more[0].portions[0].ranges))
+    assert isinstance(second.next(0), Batch)
+    query.batches.deliver_portion(portion_of(tasks, "c-a"), batch_of(tasks[0].portions[0].ranges))
+    assert isinstance(first.next(0), Batch)
+
+
+def test_more_than_the_driver_reads_is_left_to_the_next_micro_batch(query: Query) -> None:
+    """Spark's tasks read it, with all that is offered by then."""
+    query.add("a", (0, 9))
+    query.next()
+    query.add("b", (0, 7))
+    query.add("c", (0, DRIVER_READ_MAX))
+    assert query.batches.more(query.at, TIMEOUT_S) == []
+    assert connectors(query.next()) == Counter({"c-b": 1, "c-c": 1})
+    assert query.batches.driver_tasks() is None
+
+
+@pytest.mark.parametrize("how", ["close", "abandon"])
+def test_nothing_is_added_once_the_query_has_failed_or_ends(query: Query, how: str) -> None:
+    """What would be claimed then would be read by nobody."""
+    query.add("a", (0, 9))
+    query.next()
+    offered, tasks = list[Subscription](), list[list[ReadTask]]()
+    asking = threading.Thread(target=lambda: tasks.append(query.batches.more(query.at, 100 * TIMEOUT_S)))
+    asking.start()
+    getattr(query.batches, how)()
+    offered.append(query.add("b", (0, 9)))
+    query.batches.wake()
+    asking.join(TIMEOUT_S)
+    assert (tasks, offered[0].portion.claimable) == ([[]], True)
+    assert query.batches.more(query.at, 0) == []
+
+
+def test_nothing_is_added_to_an_earlier_micro_batch(query: Query) -> None:
+    """The thread that reads one of a query that has failed may end late, when Spark's tasks read for the next one."""
+    query.add("a", (0, 9))
+    query.next()
+    earlier = query.at
+    query.add("b", (0, 9))
+    query.next()
+    query.add("c", (0, 9))
+    assert query.batches.more(earlier, 0) == []
+    assert connectors(query.batches.more(query.at, 0)) == Counter({"c-c": 1})
+
+
 def test_portions_of_several_are_dealt_without_cutting_a_partition(query: Query) -> None:
     """Every task is about as much work; a partition is one task's, and what is small is one task's together."""
     every = 4 * SMALLEST
