@@ -31,6 +31,7 @@ from connectors.kafka.admin import OFFSETS_A_CALL, Admin, chunks
 from connectors.kafka.client_log import logged
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.errors import cause
+from connectors.kafka.message_queue import MessageQueue, open_queue
 from connectors.kafka.retry import poll_until
 
 Headers = list[tuple[str, bytes | None]]
@@ -57,6 +58,10 @@ class AssignedConsumer:
         self._request_s = request_s
         # What `pause` has paused since the last assignment; `assign` resumes it.
         self._paused: list[TopicPartition] = []
+        # Has the messages of all that is assigned, if it was assigned `at_once`; the consumer has everything else.
+        self.queue: MessageQueue | None = None
+        # Whether anything was ever assigned to `consumer`: it takes no queue any more.
+        self._is_used = False
         self.consumer = Consumer(logged(clients.consumer()))
 
     def pause(self, partitions: list[TopicPartition]) -> None:
@@ -64,19 +69,26 @@ class AssignedConsumer:
         self._paused.extend(partitions)
         self.consumer.pause(partitions)
 
-    def assign(self, partitions: list[TopicPartition]) -> None:
+    def assign(self, partitions: list[TopicPartition], *, at_once: bool = False) -> None:
         """Assigns only `partitions`, from their offsets on; resumes those paused, as a pause outlives its assignment.
+
+        `at_once`: many messages are to be taken at once, by `queue`, if the library is one with which that is known.
 
         librdkafka stops the old assignment on a thread of its own: until then its messages are still taken for
         the new one's, and its positions answered. `unassign` first puts that stop ahead of the new start, and no
         partition may answer a position before anything of it was delivered. Raises UnreachableError otherwise.
         """
+        if self.queue is not None or (at_once and self._is_used):
+            self._begin_again()
         if self._paused:  # not all: librdkafka waits for each, and Python with it
             self.consumer.resume(self._paused)
             self._paused = []
         self.consumer.unassign()
         if not partitions:
             return
+        self._is_used = True
+        if at_once:
+            self.queue = open_queue(self.consumer, partitions)
         self.consumer.assign(partitions)
         positions = poll_until(_stopped, lambda: self.consumer.position(partitions), _STOPPED_S, _POLL_S)
         if not _stopped(positions):
@@ -92,9 +104,22 @@ class AssignedConsumer:
 
     def close(self) -> None:
         """Closes the connections."""
+        self._close_queue()  # librdkafka waits for it
         self.consumer.close()
         if "admin" in self.__dict__:  # it was made
             self.admin.close()
+
+    def _begin_again(self) -> None:
+        """Puts a new consumer in the place of one that has or cannot have a queue."""
+        self._close_queue()
+        self.consumer.close()
+        self._paused, self._is_used = [], False
+        self.consumer = Consumer(logged(self._clients.consumer()))
+
+    def _close_queue(self) -> None:
+        queue, self.queue = self.queue, None
+        if queue is not None:
+            queue.close()
 
 
 class _Kept(NamedTuple):

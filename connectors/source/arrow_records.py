@@ -1,11 +1,13 @@
 """Makes Arrow batches of librdkafka's messages; only this module of the source handles single records in Python.
 
+`held_records.py` makes them without that, if there is much to read and the library is a known one.
+
 Each field is read by `map` over the method itself, so that no bytecode runs for a record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain
 from typing import Any, Final
 
@@ -30,8 +32,10 @@ class PartitionSlots:
 
     def __init__(self, partitions: Sequence[TopicPartition]) -> None:
         self._index = {tuple(tp): number for number, tp in enumerate(partitions)}
-        self._names = {tp.topic for tp in partitions}
-        self._slot_of = _by_number(partitions) if len(self._names) == 1 else None
+        slots: dict[str, dict[int, int]] = {}
+        for number, tp in enumerate(partitions):
+            slots.setdefault(tp.topic, {})[tp.partition] = number
+        self._slots_of = {topic: _by_number(of_topic) for topic, of_topic in slots.items()}
         self._topics = pa.array([tp.topic for tp in partitions], pa.string())
         self._partitions = pa.array([tp.partition for tp in partitions], pa.int32())
 
@@ -43,14 +47,19 @@ class PartitionSlots:
 
         A kept consumer could have it from an older assignment, and nothing else would show that.
         """
-        if self._slot_of is None:
+        if len(self._slots_of) != 1:
             return self._of_topics(messages)
         numbers = np.fromiter(map(Message.partition, messages), np.int64, len(messages))
-        slots = self._slot_of[np.minimum(numbers, len(self._slot_of) - 1)]
-        ours = set(map(Message.topic, messages)) <= self._names
+        slots = self.of_topic(next(iter(self._slots_of)), numbers)
+        ours = set(map(Message.topic, messages)) <= self._slots_of.keys()
         if not ours or (slots < 0).any():
             raise self._strange(messages)
         return slots
+
+    def of_topic(self, topic: str, numbers: Longs) -> Longs:
+        """Returns the slots of partitions of `topic`, by their numbers; -1 if one is not in the split."""
+        slot_of = self._slots_of.get(topic, _NO_SLOTS)
+        return slot_of[np.minimum(numbers, len(slot_of) - 1)]
 
     def _of_topics(self, messages: Sequence[Message]) -> Longs:
         places = zip(map(Message.topic, messages), map(Message.partition, messages), strict=True)
@@ -70,11 +79,14 @@ class PartitionSlots:
         return self._topics.take(taken), self._partitions.take(taken)
 
 
-def _by_number(partitions: Sequence[TopicPartition]) -> Longs:
+_NO_SLOTS: Final = np.full(1, -1, np.int64)
+
+
+def _by_number(slots: Mapping[int, int]) -> Longs:
     """Returns the slot of each partition of one topic, by number; -1 if it has none, and as last element."""
-    slots = np.full(2 + max(tp.partition for tp in partitions), -1, np.int64)
-    slots[[tp.partition for tp in partitions]] = np.arange(len(partitions))
-    return slots
+    by_number = np.full(2 + max(slots), -1, np.int64)
+    by_number[list(slots)] = list(slots.values())
+    return by_number
 
 
 def faulty(messages: Sequence[Message]) -> list[int]:
@@ -119,13 +131,13 @@ def to_arrow(messages: Sequence[Message], slots: Longs, offsets: Longs, partitio
         *(pa.array(offsets), pa.array(stamps), pa.array(kinds - 1, pa.int32())),
         pa.array(list(map(Message.key, messages)), pa.binary()),
         pa.array(list(map(Message.value, messages)), pa.binary()),
-        _headers(headers),
+        headers_column(headers),
         rejected,
     ]
     return pa.RecordBatch.from_arrays(columns, schema=READ)
 
 
-def _headers(headers: Sequence[Any]) -> pa.Array:
+def headers_column(headers: Sequence[Any]) -> pa.Array:
     """Makes the headers column: in their order, with duplicates and null values; empty if a record has none."""
     if not any(headers):
         return pa.ListArray.from_arrays(pa.array(np.zeros(len(headers) + 1, np.int32)), _pairs([]), type=HEADERS)

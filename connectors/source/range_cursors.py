@@ -21,12 +21,15 @@ from confluent_kafka import Consumer, KafkaError, Message
 from confluent_kafka import TopicPartition as Partition
 from msgspec.structs import replace
 
+from compactor.errors import DEFECT, IngestError
 from compactor.model.record import TopicPartition
 from connectors.clock import SYSTEM_CLOCK, Deadline
 from connectors.data.collector import uncollected
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.consumers import AssignedConsumer
+from connectors.kafka.message_queue import MessageQueue
 from connectors.source.arrow_records import Longs, PartitionSlots, faulty, range_rows, to_arrow, within
+from connectors.source.held_records import to_arrow as to_arrow_at_once
 from connectors.source.plan import SourceRange
 
 Result = TypeVar("Result")
@@ -36,6 +39,8 @@ Stated = tuple[SourceRange, int, int]
 EMPTY_S: Final = 3.0
 """How long (s) a new consumer has to show that nothing is left: time for a connection, a fetch and its long poll."""
 _EMPTY_POLL_S: Final = 0.1
+_OTHERS: Final = 100
+"""How many errors that are no partition's are taken at a time: more of them say nothing new."""
 
 
 @dataclass
@@ -104,9 +109,14 @@ class Poll(NamedTuple):
 class RangeCursors:
     """The cursors of all ranges that `consumer` reads; never two of one partition."""
 
-    def __init__(self, cursors: Sequence[RangeCursor], consumer: AssignedConsumer) -> None:
+    def __init__(self, cursors: Sequence[RangeCursor], consumer: AssignedConsumer, at_once: int | None = None) -> None:
         self.every = cursors
         self._consumer = consumer
+        # Of how many offsets on messages are taken at once (`AssignedConsumer.assign`); None: never.
+        self._at_once = at_once
+        self._takes_at_once = False
+        # The next poll assigns all again, after `advance`: records that have headers are read one by one.
+        self._is_to_assign = False
         self._slots = PartitionSlots([cursor.tp for cursor in cursors])
 
     def active(self) -> list[RangeCursor]:
@@ -115,15 +125,41 @@ class RangeCursors:
 
     def assign(self) -> None:
         """Has the consumer read the active ranges, each from its position on."""
-        self._consumer.assign([cursor.partition for cursor in self.active()])
+        self._is_to_assign, active = False, self.active()
+        self._takes_at_once = self._at_once is not None and _left(active) >= self._at_once
+        if self._takes_at_once:
+            self._consumer.assign([cursor.partition for cursor in active], at_once=True)
+        else:
+            self._consumer.assign([cursor.partition for cursor in active])
 
     def poll(self, active: Iterable[RangeCursor], most: int, seconds: float) -> Poll:
         """Polls once, for at most `most` messages, and counts the records of each range.
 
         Never for more than are still to be read of `active`, as waiting for more would be in vain.
         """
-        left = sum(cursor.part.hi - cursor.position for cursor in active)
-        return uncollected(partial(self._poll, min(most, left), seconds))
+        if self._is_to_assign:
+            self.assign()
+        most = min(most, _left(active))
+        if self._takes_at_once and (queue := self._consumer.queue) is not None:
+            return self._poll_at_once(queue, most, seconds)
+        return uncollected(partial(self._poll, most, seconds))
+
+    def _poll_at_once(self, queue: MessageQueue, most: int, seconds: float) -> Poll:
+        """Polls `queue`, and then the consumer, which has errors that are no partition's, and lines for the log."""
+        began_ms = SYSTEM_CLOCK.monotonic_ms()
+        with queue.consume(most, seconds) as messages:
+            others = self._consumer.consumer.consume(_OTHERS, 0.0)
+            waited = (SYSTEM_CLOCK.monotonic_ms() - began_ms) / 1000
+            if len(faulty(others)) < len(others):
+                raise IngestError("A consumer has delivered records that were to come at once.", DEFECT)
+            errors = [*messages.errors, *others]
+            lows, highs = self._bounds()
+            held = to_arrow_at_once(messages, lows, highs, self._slots)
+        self._count(held.slots)
+        if held.has_headers:
+            self._at_once, self._is_to_assign = None, True
+        brought = [self.every[slot] for slot in np.unique(held.delivered)]
+        return Poll(waited, errors, brought, held.records, held.slots)
 
     def _poll(self, most: int, seconds: float) -> Poll:
         began_ms = SYSTEM_CLOCK.monotonic_ms()
@@ -134,15 +170,22 @@ class RangeCursors:
             messages = [message for message in messages if message.error() is None]
         if not messages:
             return Poll(waited, errors, [])
-        lows = np.array([cursor.position for cursor in self.every], np.int64)
-        highs = np.array([-1 if cursor.dropped else cursor.part.hi for cursor in self.every], np.int64)
+        lows, highs = self._bounds()
         delivered = self._slots.of(messages)
         kept, slots, offsets = within(messages, delivered, lows, highs)
-        for slot, count in zip(*np.unique(slots, return_counts=True), strict=True):
-            self.every[slot].records += int(count)
+        self._count(slots)
         brought = [self.every[slot] for slot in np.unique(delivered)]
         records = to_arrow(kept, slots, offsets, self._slots) if kept else None
         return Poll(waited, errors, brought, records, slots)
+
+    def _bounds(self) -> tuple[Longs, Longs]:
+        """Returns between which offsets the records of each cursor are kept."""
+        lows = np.array([cursor.position for cursor in self.every], np.int64)
+        return lows, np.array([-1 if cursor.dropped else cursor.part.hi for cursor in self.every], np.int64)
+
+    def _count(self, slots: Longs) -> None:
+        for slot, count in zip(*np.unique(slots, return_counts=True), strict=True):
+            self.every[slot].records += int(count)
 
     def advance(self, asked: Sequence[RangeCursor]) -> bool:
         """Moves the cursors `asked` to the consumer's positions; returns whether any got further."""
@@ -169,6 +212,11 @@ class RangeCursors:
         """Has the consumer deliver nothing more of `cursors`, if there are any."""
         if partitions := [Partition(*cursor.tp) for cursor in cursors]:
             self._consumer.pause(partitions)
+
+
+def _left(cursors: Iterable[RangeCursor]) -> int:
+    """Counts the offsets that are still to be read."""
+    return sum(cursor.part.hi - cursor.position for cursor in cursors)
 
 
 @dataclass

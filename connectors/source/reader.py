@@ -41,6 +41,9 @@ _FIRST_CHUNK: Final = 1_000
 """Messages of the first poll, until the size of records is known."""
 _LARGEST_CHUNK: Final = 20_000
 """Messages of one poll; more only take room, as each batch of Arrow has its fixed costs paid by then."""
+_AT_ONCE: Final = 250_000
+"""Offsets of ranges from which on messages are taken at once, which takes a new consumer. It spares 0.35 µs a record:
+of so many as much as new connections may take."""
 _log = structlog.get_logger()
 
 
@@ -50,6 +53,8 @@ class ReadParts(Struct, frozen=True):
     borrowed: Callable[[ClientSettings, float], AbstractContextManager[AssignedConsumer]] = borrowed
     topics: Callable[[str, Admin], SourceTopics] = SourceTopics
     nothing_left: Callable[[ClientSettings, Sequence[RangeCursor]], Collection[TopicPartition]] = nothing_left
+    # Of how many offsets on messages are taken at once; None: never.
+    at_once: int | None = _AT_ONCE
 
 
 def read(
@@ -94,7 +99,9 @@ class StrictRead:
         self._options = options
         self._stopped = stopped
         self._early_end = early_end
-        self._cursors = RangeCursors([RangeCursor(each, each.lo, each.lo) for each in ranges], consumer)
+        self._cursors = RangeCursors(
+            [RangeCursor(each, each.lo, each.lo) for each in ranges], consumer, self._parts.at_once
+        )
         # How many messages the next poll is for, by the size of the last ones.
         self._chunk = _FIRST_CHUNK
         self._idle = IdleTime()

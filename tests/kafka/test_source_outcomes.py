@@ -11,6 +11,7 @@ from connectors.errors import DataLossError, SourceChangedError, UnreachableErro
 from connectors.kafka import consumers
 from connectors.source.plan import SourceRange, TopicOffsets
 from connectors.source.reader import read
+from tests.support import broker_source
 from tests.support.broker_source import BrokerSource, numbered_records, offsets, range_reports
 from tests.support.clients import client_settings
 from tests.support.kafka import (
@@ -25,9 +26,11 @@ from tests.support.kafka import (
 )
 
 
-@pytest.fixture(autouse=True)
-def _no_idle_consumers() -> Iterator[None]:
+@pytest.fixture(autouse=True, params=[broker_source.AT_ONCE, broker_source.ONE_BY_ONE], ids=["at-once", "one-by-one"])
+def _both_ways(request: pytest.FixtureRequest) -> Iterator[None]:
+    broker_source.WAY.parts = request.param
     yield
+    del broker_source.WAY.parts
     consumers.close_idle()
 
 
@@ -75,7 +78,7 @@ def test_a_gap_in_the_middle_splits_the_range(broker: EmbeddedKafka, topic_name:
     }
     clients = client_settings({"bootstrap.servers": broker.bootstrap, **tight})
     source = BrokerSource(broker.bootstrap, topic_name, skip_lost=True, clients=clients)
-    reading = read((source.range(topic_name, 0, 3000),), source.options)
+    reading = read((source.range(topic_name, 0, 3000),), source.options, parts=broker_source.WAY.parts)
     rows = next(reading).to_pylist()
     delete_records(broker.bootstrap, topic_name, 0, 2500)
     rows += [row for batch in reading for row in batch.to_pylist()]
@@ -181,7 +184,7 @@ def test_a_broken_read_leaves_no_consumer_behind(broker: EmbeddedKafka, topic_na
     produce(broker.bootstrap, topic_name, numbered_records(100))
     source = BrokerSource(broker.bootstrap, topic_name, limits={"batch_bytes": 50})
     whole = source.range(topic_name, 0, 100)
-    reading = read((whole,), source.options)
+    reading = read((whole,), source.options, parts=broker_source.WAY.parts)
     next(reading)
     reading.close()
     assert consumers.POOL.idle() == []

@@ -13,14 +13,17 @@ from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.kafka import consumers
 from connectors.source.assignment import EarlyEnd
 from connectors.source.reader import read
+from tests.support import broker_source
 from tests.support.broker_source import BrokerSource, Row, numbered_records, offsets, range_reports, records
 from tests.support.kafka import create_topic, end_offsets, open_transaction, produce, produce_transaction, wait_until
 from tests.support.raw_producer import RawRecord, produce_bytes
 
 
-@pytest.fixture(autouse=True)
-def _no_idle_consumers() -> Iterator[None]:
+@pytest.fixture(autouse=True, params=[broker_source.AT_ONCE, broker_source.ONE_BY_ONE], ids=["at-once", "one-by-one"])
+def _both_ways(request: pytest.FixtureRequest) -> Iterator[None]:
+    broker_source.WAY.parts = request.param
     yield
+    del broker_source.WAY.parts
     consumers.close_idle()
 
 
@@ -280,7 +283,9 @@ def test_a_read_that_ends_early_is_gone_on_with_exactly(
     source = BrokerSource(broker.bootstrap, topic_name, limits={"batch_bytes": 20_000})
     early_end = EarlyEnd(str(tmp_path / "end"))
     rows: list[Row] = []
-    with closing(read((source.range(topic_name, 0, end),), source.options, early_end=early_end)) as batches:
+    with closing(
+        read((source.range(topic_name, 0, end),), source.options, early_end=early_end, parts=broker_source.WAY.parts)
+    ) as batches:
         for number, batch in enumerate(batches, 1):
             rows += batch.to_pylist()
             if number == after:

@@ -11,11 +11,22 @@ from connectors.kafka.client_settings import Setting
 from connectors.source.options import SourceOptions
 from connectors.source.plan import SourceRange
 from connectors.source.planner import Planner
-from connectors.source.reader import read
+from connectors.source.reader import ReadParts, read
 from connectors.source.topics import SourceTopics
 from tests.support.source_options import source_options
 
 Row = dict[str, Any]
+AT_ONCE = ReadParts(at_once=1)
+ONE_BY_ONE = ReadParts(at_once=None)
+
+
+class Way:
+    """How ranges are read; a test may set its `parts`."""
+
+    parts = ReadParts()
+
+
+WAY = Way()
 
 
 class BrokerSource:
@@ -32,7 +43,7 @@ class BrokerSource:
         return SourceRange(topic, self.topics.named([topic])[topic].id, partition, lo, hi)
 
     def batches(self, *ranges: SourceRange) -> list[pa.RecordBatch]:
-        return list(read(ranges, self.options))
+        return list(read(ranges, self.options, parts=WAY.parts))
 
     def read(self, *ranges: SourceRange) -> list[Row]:
         return [row for batch in self.batches(*ranges) for row in batch.to_pylist()]

@@ -158,13 +158,13 @@ def test_a_range_whose_rest_holds_nothing_is_finished(stuck: Sessions, *, empty:
 class Fed:
     """A session whose consumer brings the records of t-0 from offset 0 on, three at a time, up to `last`."""
 
-    admin = None
+    admin = queue = None
 
     def __init__(self, last: int) -> None:
         self.consumer = self
         self.at, self._last = 0, last
 
-    def assign(self, partitions: list[Any]) -> None: ...
+    def assign(self, partitions: list[Any], *, at_once: bool = False) -> None: ...
 
     def pause(self, partitions: list[Any]) -> None: ...
 
