@@ -176,6 +176,16 @@ def test_a_seed_that_the_user_has_chosen_stays(archive: Path) -> None:
     assert environment["PYTHONHASHSEED"] == "7"
 
 
+@pytest.mark.parametrize("master", [*LOCAL, *ELSEWHERE])
+def test_sparks_python_processes_take_their_memory_from_the_system(archive: Path, master: str) -> None:
+    """Arrow's own allocator has it zeroed again and again; what the user has set stays, in a variable or a setting."""
+    name, threads = "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL", "spark.executorEnv.OPENBLAS_NUM_THREADS"
+    made = prepare(master, {}, {}, "installed")
+    assert (made[name], made[threads]) == ("system", "1")
+    assert prepare(master, {}, {"ARROW_DEFAULT_MEMORY_POOL": "jemalloc"}, "installed")[name] == "jemalloc"
+    assert prepare(master, {name: "mimalloc"}, {}, "installed")[name] == "mimalloc"
+
+
 def test_the_settings_of_sparks_log_are_one_word_whatever_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark splits the options as a shell would, and log4j takes commas and percent signs for its own."""
     monkeypatch.setattr(Path, "with_name", lambda _, name: Path("/a venv, 'new' 5%", name))
