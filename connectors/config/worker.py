@@ -43,6 +43,8 @@ from connectors.config.first_look import (
     DEFAULT_MASTER,
     DEFAULT_PACKAGE,
     PINNED,
+    LogFormat,
+    LogLevel,
 )
 from connectors.config.flat_file import family_texts
 from connectors.placeholders import DIRECTORIES, FILES, VARIABLES, Limits, SecretError, resolve
@@ -125,13 +127,9 @@ class WorkerConfig(BaseSettings):
     erasure_key_file: FilePath | None = _worker("erasure.key.file", None, importance="low")
     """The private key (Ed25519, PEM) that signs receipts of `keyfold erase` ([erasure.md](erasure.md)); made if absent.
     Not set: `keyfold/erasure-key.pem` in the account's `XDG_CONFIG_HOME`, else in `~/.config`."""
-    log_level: Annotated[Literal["debug", "info", "warning", "error"], ANY_CASE] = _worker(
-        "log.level", DEFAULT_LOG_LEVEL, importance="medium"
-    )
+    log_level: Annotated[LogLevel, ANY_CASE] = _worker("log.level", DEFAULT_LOG_LEVEL, importance="medium")
     """Least level of what is logged."""
-    log_format: Annotated[Literal["auto", "console", "json"], ANY_CASE] = _worker(
-        "log.format", DEFAULT_LOG_FORMAT, importance="low"
-    )
+    log_format: Annotated[LogFormat, ANY_CASE] = _worker("log.format", DEFAULT_LOG_FORMAT, importance="low")
     """`console` for people, `json` for machines, `auto` is `console`, coloured only on a terminal."""
     log_cleaner_backoff_ms: Long = _worker("log.cleaner.backoff.ms", "15000", ge=0, unit="ms", importance="medium")
     """How long the cleaner sleeps when there is nothing to fold."""

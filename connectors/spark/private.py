@@ -153,6 +153,18 @@ def is_launched() -> bool:
     return getattr(SparkContext, "_gateway", None) is not None
 
 
+def forget_jvm() -> None:
+    """Has PySpark forget the JVM of this process, which has ended: it would use it for the next session as well."""
+
+    def forget_gateway() -> None:
+        from pyspark import SparkContext
+
+        context: Any = _having(SparkContext, "_gateway", "_jvm")
+        context._gateway = context._jvm = None
+
+    _attempt("launch", forget_gateway, None, _ABSENT)
+
+
 def jvm_process(spark: SparkSession) -> Popen[bytes] | None:
     """Returns the process of the JVM that this process has started for `spark`.
 

@@ -295,13 +295,25 @@ class SparkStart:
 
     def leave(self, seconds: float) -> None:
         """Ends the start within `seconds`, and its JVM; removes its settings file, which may hold secrets."""
+        self._give_up(seconds)
+        self._settings_file.remove()
+        if self._session is not None:
+            end(self._session, seconds)
+
+    def drop(self, seconds: float) -> None:
+        """Ends the start and its JVM, each within `seconds`, so that this process can begin another start."""
+        self._give_up(seconds)
+        if self._session is not None:
+            self._session.stop()  # not the quick way: PySpark has to forget the session
+        self.leave(seconds)
+        private.forget_jvm()
+
+    def _give_up(self, seconds: float) -> None:
+        """Waits at most `seconds` until the thread has ended; it ends soon if the JVM has not answered yet."""
         deadline = Deadline(seconds)
         while self._thread.is_alive() and not deadline.has_passed:
             give_up_start()  # again and again, as it may begin just now
             self._thread.join(_LOOK_S)
-        self._settings_file.remove()
-        if self._session is not None:
-            end(self._session, seconds)
 
     def _start(self, master: str, settings: Mapping[str, str]) -> None:
         self._session = _started(master, settings, self._settings_file)

@@ -22,6 +22,8 @@ from connectors.spark.session import SparkStart
 
 _LEAVE_S: Final = 3.0
 """How long a start that nobody needs may take to end; a JVM that has not answered yet ends at once."""
+_DROP_S: Final = 30.0
+"""How long a start may take to end before another one. A JVM that has answered first makes its session."""
 _log = structlog.get_logger()
 
 
@@ -40,7 +42,10 @@ class StartAhead:
         if text is not None and _is_plain(os.environ) and leaves_spark_alone(text, os.environ):
             # What hinders it, the start after the files have been checked says: they may be faulty as well.
             with suppress(Exception):
-                logging_setup.hand_on(*logging_of(text, os.environ))
+                given = logging_of(text, os.environ)
+                if given is None:
+                    return
+                logging_setup.hand_on(*given)
                 self._begun = start(DEFAULT_MASTER, {}, DEFAULT_PACKAGE)
                 self._environment = dict(os.environ)
 
@@ -56,7 +61,7 @@ class StartAhead:
         if self._begun is not None and has_defaults and self._environment == os.environ:
             begun, self._begun = self._begun, None
             return begun
-        self._leave()
+        self._drop()
         return self._start(master, overrides, package)
 
     def _leave(self) -> None:
@@ -65,6 +70,13 @@ class StartAhead:
         if begun is not None:
             _log.debug("Spark was started in vain")
             begun.leave(_LEAVE_S)
+
+    def _drop(self) -> None:
+        """Ends a start that was begun so that another one can take its place."""
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            _log.info("Spark starts again", reason="the files give it other settings than its defaults")
+            begun.drop(_DROP_S)
 
 
 def _is_plain(environment: Mapping[str, str]) -> bool:

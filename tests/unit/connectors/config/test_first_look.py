@@ -53,3 +53,9 @@ def test_a_file_that_is_no_object_has_no_log(text: str) -> None:
     """The check of the file says what is wrong with it."""
     with pytest.raises(msgspec.DecodeError):
         logging_of(text, {})
+
+
+@pytest.mark.parametrize("settings", [{"log.level": "${env:LEVEL}"}, {"log.format": "xml"}, {"log.level": 1}])
+def test_a_log_that_only_the_check_can_tell_is_not_guessed(settings: dict[str, Any]) -> None:
+    """Spark's processes would log in another way than the worker."""
+    assert logging_of(msgspec.json.encode(settings).decode(), {}) is None

@@ -34,6 +34,10 @@ class Start:
         assert seconds > 0
         self.is_left = True
 
+    def drop(self, seconds: float) -> None:
+        """Ends it so that another can begin."""
+        self.leave(seconds)
+
 
 @pytest.fixture(autouse=True)
 def starts(monkeypatch: pytest.MonkeyPatch) -> list[Start]:
@@ -66,6 +70,7 @@ def test_a_start_with_defaults_is_the_one_that_was_begun() -> None:
         (None, ""),
         ('{"spark.master": "local[1]"}', ""),
         ("{", ""),
+        ('{"log.level": "${env:LEVEL}"}', ""),
         (PLAIN, "SPARK_CONF_DIR"),
         (PLAIN, "JAVA_TOOL_OPTIONS"),
     ],
