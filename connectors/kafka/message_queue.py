@@ -7,7 +7,7 @@ librdkafka's own memory, as long as they are held.
 What is not in librdkafka's public headers was read in the source of LIBRARY and in the binding of BINDING: of a
 consumer the pointer to its client, of a message the places of its time and its headers, and that
 `rd_kafka_messages_destroy` takes a number and as many pointers. With any other version there is no such queue, and the
-consumer is asked as usual.
+consumer is asked as usual. The first messages of each queue are held against librdkafka's public functions.
 
 Only messages come this way. Lines of the log, and errors that are no partition's, stay in the consumer's own queue,
 which its owner polls as before.
@@ -28,6 +28,8 @@ import confluent_kafka
 import numpy as np
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from numpy.typing import NDArray
+
+from compactor.errors import DEFECT, IngestError
 
 Longs = NDArray[np.int64]
 Pairs = list[tuple[str, bytes | None]]
@@ -61,6 +63,8 @@ class MessageQueue:
         client = _POINTER.from_address(id(consumer) + _CLIENT_AT).value
         if client is None:
             raise RuntimeError("The consumer is closed.")
+        # Whether messages were seen to be laid out as this module has it; once is enough.
+        self._is_checked = False
         self._queue = library.rd_kafka_queue_new(client)
         self._partitions = [
             library.rd_kafka_queue_get_partition(client, each.topic.encode(), each.partition) for each in partitions
@@ -76,7 +80,11 @@ class MessageQueue:
         size = library.rd_kafka_consume_batch_queue(self._queue, round(seconds * 1_000), block + _WORD, most)
         ctypes.c_size_t.from_address(block).value = size = max(0, size)
         try:
-            yield Messages(library, _memory(block + _WORD, _WORD * size).view(np.int64))
+            messages = Messages(library, _memory(block + _WORD, _WORD * size).view(np.int64))
+            if messages.records.size and not self._is_checked:
+                messages.check()
+                self._is_checked = True
+            yield messages
         finally:
             library.rd_kafka_messages_destroy(block)
 
@@ -99,6 +107,24 @@ class Messages:
         faulty = _field(pointers, _ERROR, np.int32) != 0
         self.records = pointers[~faulty] if faulty.any() else pointers
         self.errors = [self._error(int(pointer)) for pointer in pointers[faulty]]
+
+    def check(self) -> None:
+        """Compares what is read of the first and the last record with what librdkafka's public functions tell.
+
+        Raises IngestError if they differ: nothing of such messages can be trusted.
+        """
+        ends = self.records[[0, -1]]
+        times, kinds = self.times(ends)
+        has_headers = self._has_headers(ends)
+        for number, pointer in enumerate(ends.tolist()):
+            kind, held = ctypes.c_int(), _POINTER()
+            time = self._library.rd_kafka_message_timestamp(pointer, ctypes.byref(kind))
+            is_without = bool(self._library.rd_kafka_message_headers(pointer, ctypes.byref(held)))
+            if (time, kind.value, not is_without) != (times[number], kinds[number], has_headers[number]):
+                raise IngestError(f"librdkafka {LIBRARY} lays out its messages otherwise than was read.", DEFECT)
+
+    def _has_headers(self, records: Longs) -> NDArray[np.bool_]:
+        return (_field(records, _HEADERS) != 0) | (_field(records, _HEADER_BYTES, np.int32) > _NO_HEADERS)
 
     def topics(self, records: Longs) -> list[tuple[str, NDArray[np.bool_] | None]]:
         """Returns each topic of `records` with a mask of those that are of it; None: all are."""
@@ -132,7 +158,7 @@ class Messages:
 
         A list without elements: no record has headers. Each header is asked for by itself, which takes a while.
         """
-        has = (_field(records, _HEADERS) != 0) | (_field(records, _HEADER_BYTES, np.int32) > _NO_HEADERS)
+        has = self._has_headers(records)
         if not has.any():
             return [], {}
         headers: list[Pairs | None] = [None] * len(records)
@@ -213,6 +239,7 @@ def _library() -> Any:
         ("rd_kafka_queue_destroy", None, [_POINTER]),
         ("rd_kafka_consume_batch_queue", ctypes.c_ssize_t, [_POINTER, number, _POINTER, size]),
         ("rd_kafka_messages_destroy", None, [_POINTER]),
+        ("rd_kafka_message_timestamp", ctypes.c_int64, [_POINTER, _POINTER]),
         ("rd_kafka_message_headers", number, [_POINTER, _POINTER]),
         ("rd_kafka_header_get_all", number, [_POINTER, size, _POINTER, _POINTER, _POINTER]),
         ("rd_kafka_message_errstr", text, [_POINTER]),

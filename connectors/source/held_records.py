@@ -82,8 +82,11 @@ def copied(keys: tuple[Longs, Longs], values: tuple[Longs, Longs]) -> tuple[pa.A
     for at, (places, sizes), lack in ((1, keys, lacks[0]), (3, values, lacks[1])):
         starts = np.where(lack, 0, places - base)
         bounds[at:-1:4], bounds[at + 1 : -1 : 4] = starts, starts + np.where(lack, 0, sizes)
-    bounds[-1] = bounds.max()
-    memory = pa.foreign_buffer(base, max(1, int(bounds[-1])))
+    end = int(bounds.max())
+    # By the last of `bounds` Arrow estimates how much memory to reserve for what is taken: not by the memory between
+    # two records, which may lie terabytes apart.
+    bounds[-1] = 4 * (int(keys[1][~lacks[0]].sum()) + int(values[1][~lacks[1]].sum()))
+    memory = pa.foreign_buffer(base, max(1, end, int(bounds[-1])))
     buffers = [None, pa.py_buffer(bounds), memory]
     everything = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(bounds) - 1, buffers)
     return _taken(everything, 1, lacks[0]), _taken(everything, 3, lacks[1])

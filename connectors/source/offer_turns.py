@@ -10,17 +10,27 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-MOST: Final = 8
-"""Connectors with an offer that is read, taken or published at a time. Fewer would leave processors idle: an offer
-waits for a question, a micro-batch, disks and brokers for most of its time. More share what two cores can do."""
+FEWEST: Final = 8
+"""So many connectors may always have an offer that is read, taken or published. Fewer would leave two cores idle: an
+offer waits for a question, a micro-batch, disks and brokers for most of its time."""
+A_CORE: Final = 4
+"""As many for each core, in the same proportion."""
 LONG_MS: Final = 500
 """An offer that is older (ms) counts no more: what it waits for, a slow store or a broker, takes no processor. On two
 busy cores twenty connectors are done in 300 ms each."""
 
 
-def free(planned_ms: Iterable[int | None], now_ms: int) -> int:
+def most(connectors: int, cores: int) -> int:
+    """Returns how many of `connectors` may have an offer at a time (count).
+
+    Half of them at least: where they wait for stores, each then waits for one turn of others, however many they are.
+    """
+    return max(FEWEST, A_CORE * cores, connectors // 2)
+
+
+def free(planned_ms: Iterable[int | None], now_ms: int, limit: int) -> int:
     """Returns how many offers may be planned now (count), if those under way were planned at `planned_ms`."""
-    return MOST - sum(1 for ms in planned_ms if ms is not None and now_ms - ms < LONG_MS)
+    return limit - sum(1 for ms in planned_ms if ms is not None and now_ms - ms < LONG_MS)
 
 
 def by_turn(planned_ms: int | None) -> tuple[bool, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -42,6 +43,8 @@ class Pace(Struct, frozen=True):
     poll_ms: int = 250
     # The shortest time between two questions: a connector that has taken its portion asks for the next at once.
     pause_ms: int = 50
+    # By them and by the connectors it is decided how many may have an offer at a time (`offer_turns.most`).
+    cores: int = os.cpu_count() or 1
 
 
 PACE: Final = Pace()
@@ -146,7 +149,9 @@ class SourcePoller:
         for subscription in alone:
             self._begin_alone(subscription)
         began_ms = self._clock.monotonic_ms()
-        free = offer_turns.free((each.planned_ms for each in self._subscriptions if not each.is_idle), began_ms)
+        limit = offer_turns.most(len(self._subscriptions), self._pace.cores)
+        under_way = (each.planned_ms for each in self._subscriptions if not each.is_idle)
+        free = offer_turns.free(under_way, began_ms, limit)
         if free <= 0:  # it is asked again as soon as one of them has taken what it had
             return
         offered = self._ask(together, free)

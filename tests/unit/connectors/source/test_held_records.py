@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
-from typing import Any, cast
+import mmap
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, cast
 
 import numpy as np
 import pyarrow as pa
@@ -42,6 +43,39 @@ def test_keys_and_values_are_copied_as_they_are(records: list[tuple[bytes | None
     got = copied(keys.columns, values.columns)
     assert [each.type for each in got] == [pa.binary()] * 2
     assert list(zip(*(each.to_pylist() for each in got), strict=True)) == records
+
+
+POOL: Final = pa.proxy_memory_pool(pa.default_memory_pool())
+"""Counts what is taken of memory; it outlives all arrays that it has made."""
+_FAR: Final = 1 << 40
+"""An address terabytes below those that the system chooses."""
+
+
+@pytest.fixture
+def far_away() -> Iterator[int]:
+    """The address of 4 bytes, `away`, far from all other memory of this process."""
+    libc = ctypes.CDLL(None)
+    libc.mmap.restype, libc.mmap.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 4]
+    libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    kind = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    address = libc.mmap(_FAR, mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_WRITE, kind, -1, 0)
+    ctypes.memmove(address, b"away", 4)
+    yield address
+    libc.munmap(address, mmap.PAGESIZE)
+
+
+def test_memory_between_records_takes_none(far_away: int) -> None:
+    """Arrow reserves what both values take, however far they lie from each other."""
+    near = Place([b"near"])
+    assert int(near.columns[0][0]) - far_away > 1 << 40
+    before = pa.default_memory_pool()
+    pa.set_memory_pool(POOL)
+    try:
+        keys, values = copied(near.columns, (np.array([far_away]), np.array([4])))
+    finally:
+        pa.set_memory_pool(before)
+    assert (keys.to_pylist(), values.to_pylist()) == ([b"near"], [b"away"])
+    assert POOL.max_memory() < 1 << 16
 
 
 class Delivered:

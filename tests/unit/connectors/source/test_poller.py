@@ -11,7 +11,7 @@ import pytest
 from compactor.model.record import TopicPartition
 from connectors.clock import Clock, SystemClock
 from connectors.kafka.client_settings import ClientSettings, Setting
-from connectors.source.offer_turns import LONG_MS, MOST
+from connectors.source.offer_turns import FEWEST, LONG_MS, most
 from connectors.source.options import SourceOptions
 from connectors.source.planner import Planner
 from connectors.source.poller import REPLAN_MS, Pace, Pollers, SourcePoller
@@ -59,7 +59,7 @@ class Worker:
     def poller(self, clock: Clock | None = None) -> SourcePoller:
         """One without a thread, so that the test says when it asks."""
         clients, by = options("c", "a").clients, clock or self.clock
-        return SourcePoller(clients, self.answers(clients, by), self.woken.release, by)
+        return SourcePoller(clients, self.answers(clients, by), self.woken.release, by, Pace(cores=1))
 
     def borrow(self, connector: str = "c", **more: Setting) -> SourcePoller:
         found = self.pollers.borrow(options(connector, "a", **more).clients)
@@ -208,7 +208,7 @@ def turns() -> list[str]:
 def offered_few(worker: Worker, clock: ManualClock, turns: list[str]) -> tuple[SourcePoller, list[Offered]]:
     """Returns a poller that has polled once for three connectors more than have an offer at a time, and these."""
     poller = worker.poller(clock)
-    many = [Offered(f"c{number}", clock, turns) for number in range(MOST + 3)]
+    many = [Offered(f"c{number}", clock, turns) for number in range(FEWEST + 3)]
     for connector in many:
         poller.add(cast("Any", connector))
     poller.poll()
@@ -219,17 +219,25 @@ def test_few_connectors_have_an_offer_at_a_time(worker: Worker, turns: list[str]
     """Whoever has taken its portion makes room for the one that was offered something longest ago."""
     clock = ManualClock()
     poller, many = offered_few(worker, clock, turns)
-    assert turns == [connector.name for connector in many[:MOST]]
+    assert turns == [connector.name for connector in many[:FEWEST]]
     clock.advance(1)
     worker.brokers.asked.clear()
     poller.poll()
-    assert (len(turns), worker.brokers.asked) == (MOST, [])  # nor are brokers asked for what nobody may have
+    assert (len(turns), worker.brokers.asked) == (FEWEST, [])  # nor are brokers asked for what nobody may have
     many[0].is_idle = many[1].is_idle = True
     poller.poll()
-    assert turns[MOST:] == [connector.name for connector in many[MOST : MOST + 2]]
+    assert turns[FEWEST:] == [connector.name for connector in many[FEWEST : FEWEST + 2]]
     many[2].is_idle = many[3].is_idle = True
     poller.poll()
-    assert turns[MOST + 2 :] == [many[-1].name, many[0].name]
+    assert turns[FEWEST + 2 :] == [many[-1].name, many[0].name]
+
+
+@pytest.mark.parametrize(
+    ("connectors", "cores", "limit"), [(1, 1, FEWEST), (16, 2, FEWEST), (20, 2, 10), (100, 2, 50), (20, 16, 64)]
+)
+def test_cores_and_connectors_say_how_many_have_an_offer(connectors: int, cores: int, limit: int) -> None:
+    """Where they wait for stores and not for cores, a limit that does not rise with them would slow many down."""
+    assert most(connectors, cores) == limit
 
 
 def test_an_offer_that_takes_long_keeps_nobody_waiting(worker: Worker, turns: list[str]) -> None:
@@ -238,7 +246,7 @@ def test_an_offer_that_takes_long_keeps_nobody_waiting(worker: Worker, turns: li
     poller, many = offered_few(worker, clock, turns)
     clock.advance(LONG_MS - 1)
     poller.poll()
-    assert len(turns) == MOST
+    assert len(turns) == FEWEST
     clock.advance(1)
     poller.poll()
     assert turns == [connector.name for connector in many]
