@@ -23,7 +23,7 @@ busy cores twenty connectors are done in 300 ms each."""
 def most(connectors: int, cores: int) -> int:
     """Returns how many of `connectors` may have an offer at a time (count).
 
-    Half of them at least: where they wait for stores, each then waits for one turn of others, however many they are.
+    Half of them at least: if they wait for stores, each then waits for one turn of others, however many they are.
     """
     return max(FEWEST, A_CORE * cores, connectors // 2)
 
