@@ -53,17 +53,17 @@ def _throughput(bars: dict[str, list[tuple[str, float]]], file: Path) -> Path:
     figure, axis = plt.subplots(figsize=(9, 1 + 0.7 * len(bars)), layout="constrained")
     for program in programs:
         own = [
-            (row - _WIDTH / 2 + _WIDTH * place, rate)
+            (row - _WIDTH / 2 + _WIDTH * place, rate / 1e6)
             for row, pair in enumerate(bars.values())
             for place, (name, rate) in enumerate(pair)
             if name == program
         ]
         drawn = axis.barh([where for where, _ in own], [rate for _, rate in own], _WIDTH, label=program)
-        axis.bar_label(drawn, [f"{rate:,.0f}" for _, rate in own], padding=3, fontsize=8)
+        axis.bar_label(drawn, [f"{rate:.2f}" for _, rate in own], padding=3, fontsize=8)
     axis.set_yticks(range(len(bars)), list(bars))
     axis.invert_yaxis()
     axis.margins(x=0.12)
-    axis.set_xlabel("records/s, from the command to committed output")
+    axis.set_xlabel("million records/s, from the command to committed output")
     axis.legend(fontsize=8, frameon=False)
     axis.grid(alpha=0.3, axis="x")
     figure.savefig(file, dpi=110)
