@@ -1,16 +1,17 @@
 """Takes many messages of a consumer at once, without a Python object for each, by librdkafka's C interface.
 
 `Consumer.consume` makes an object of each message, and its fields are then asked for one by one: twice the processor
-time of reading itself. Here librdkafka fills an array of pointers, and NumPy reads the fields of all messages from
+time of reading itself. Here librdkafka fills an array of addresses, and NumPy reads the fields of all messages from
 librdkafka's own memory, as long as they are held.
 
-What is not in librdkafka's public headers was read in the source of LIBRARY and in the binding of BINDING: of a
-consumer the pointer to its client, of a message the places of its time and its headers, and that
-`rd_kafka_messages_destroy` takes a number and as many pointers. With any other version there is no such queue, and the
-consumer is asked as usual. The first messages of each queue are held against librdkafka's public functions.
+librdkafka delivers messages to queues: each partition has one, which is *forwarded* to the consumer's. That one cannot
+be asked for many at once. So the partitions are forwarded to a queue of their own. Lines of the log, and errors that
+are no partition's, still come by the consumer's queue, which its owner polls as before.
 
-Only messages come this way. Lines of the log, and errors that are no partition's, stay in the consumer's own queue,
-which its owner polls as before.
+Three things that this uses are not public. They were read in the source of LIBRARY and BINDING: the place of the
+client's address in a consumer, the private part of `_Msg`, and that `rd_kafka_messages_destroy` takes a count and as
+many addresses after it (`rd_kafka_messages_s`). With any other version there is no such queue, and the consumer is
+asked as usual. docs/decisions/0009 says why this is done, what guards it, and how the versions are raised.
 """
 
 from __future__ import annotations
@@ -40,22 +41,47 @@ _SHOWN: Final = 100
 """Bytes of a header's name that are shown: it may be as long as a record."""
 _POINTER: Final = ctypes.c_void_p
 _CLIENT_AT: Final = 16
-"""Of a Consumer: after the count of references and the type comes the pointer to its client."""
-# Of a message, in bytes: err, rkt, partition, payload, len, key, key_len, offset; then what is private.
-_ERROR, _TOPIC, _PARTITION, _VALUE, _VALUE_LEN, _KEY, _KEY_LEN, _OFFSET = 0, 8, 16, 24, 32, 40, 48, 56
-_TIME_KIND, _TIME, _HEADERS, _HEADER_BYTES = 92, 96, 104, 120
-_SIZE: Final = 136
+"""Byte of a `Consumer` at which the address of its client stands, after Python's count of references and the type."""
 _WORD: Final = 8
+"""Bytes of an address."""
 _NO_HEADERS: Final = 1
 """Bytes of the headers of a message that has none: their number, 0."""
 
 
-class MessageQueue:
-    """The messages of `partitions`, which `consumer` is assigned after this, in place of its own queue.
+class _Msg(ctypes.Structure):
+    """What librdkafka LIBRARY holds of a message, `rd_kafka_msg_t`: a public part, then a private one."""
 
-    It takes a consumer that was never assigned anything, and is closed before that, which is assigned nothing else. To
-    stop an assignment is to turn its partitions away from any queue, on librdkafka's own thread: at some time, and a
-    partition that was once turned is never turned to the consumer's queue again.
+    _fields_ = (
+        # rd_kafka_message_t of rdkafka.h
+        ("err", ctypes.c_int),
+        ("rkt", _POINTER),  # the topic's handle
+        ("partition", ctypes.c_int32),
+        ("payload", _POINTER),
+        ("len", ctypes.c_size_t),
+        ("key", _POINTER),
+        ("key_len", ctypes.c_size_t),
+        ("offset", ctypes.c_int64),
+        ("private", _POINTER),
+        # the rest of rd_kafka_msg_s in rdkafka_msg.h, for a message that was consumed
+        ("link", _POINTER * 2),
+        ("flags", ctypes.c_int),
+        ("tstype", ctypes.c_int),
+        ("timestamp", ctypes.c_int64),
+        ("headers", _POINTER),  # null until they are asked for
+        ("status", ctypes.c_int),
+        ("broker_id", ctypes.c_int32),
+        ("binhdrs_len", ctypes.c_int32),  # of the headers as they came
+        ("binhdrs_data", _POINTER),
+    )
+
+
+class MessageQueue:
+    """Has the messages of `partitions`, which `consumer` is assigned after this; its own queue has everything else.
+
+    The consumer must be one that was never assigned anything, and gets no other assignment. librdkafka ends one by
+    forwarding its partitions to no queue, on its own thread, at a time that cannot be seen. The next assignment
+    forwards none that an application has forwarded before, so nothing of it would come. The queue is closed before the
+    consumer.
     """
 
     def __init__(self, library: Any, consumer: Consumer, partitions: Iterable[TopicPartition]) -> None:
@@ -104,7 +130,7 @@ class Messages:
 
     def __init__(self, library: Any, pointers: Longs) -> None:
         self._library = library
-        faulty = _field(pointers, _ERROR, np.int32) != 0
+        faulty = _field(pointers, "err") != 0
         self.records = pointers[~faulty] if faulty.any() else pointers
         self.errors = [self._error(int(pointer)) for pointer in pointers[faulty]]
 
@@ -124,34 +150,34 @@ class Messages:
                 raise IngestError(f"librdkafka {LIBRARY} lays out its messages otherwise than was read.", DEFECT)
 
     def _has_headers(self, records: Longs) -> NDArray[np.bool_]:
-        return (_field(records, _HEADERS) != 0) | (_field(records, _HEADER_BYTES, np.int32) > _NO_HEADERS)
+        return (_field(records, "headers") != 0) | (_field(records, "binhdrs_len") > _NO_HEADERS)
 
     def topics(self, records: Longs) -> list[tuple[str, NDArray[np.bool_] | None]]:
         """Returns each topic of `records` with a mask of those that are of it; None: all are."""
-        handles = _field(records, _TOPIC)
+        handles = _field(records, "rkt")
         if (handles == handles[0]).all():
             return [(self._name(int(handles[0])), None)]
         return [(self._name(int(handle)), handles == handle) for handle in np.unique(handles)]
 
     def partitions(self, records: Longs) -> Longs:
         """Returns the number of each record's partition."""
-        return _field(records, _PARTITION, np.int32).astype(np.int64)
+        return _field(records, "partition").astype(np.int64)
 
     def offsets(self, records: Longs) -> Longs:
         """Returns the offset of each record."""
-        return _field(records, _OFFSET)
+        return _field(records, "offset")
 
     def times(self, records: Longs) -> tuple[Longs, NDArray[np.int32]]:
         """Returns the time (ms) of each record, and its kind as librdkafka counts: 1 is CreateTime."""
-        return _field(records, _TIME), _field(records, _TIME_KIND, np.int32)
+        return _field(records, "timestamp"), _field(records, "tstype")
 
     def keys(self, records: Longs) -> tuple[Longs, Longs]:
         """Returns the address of each record's key, 0 if it has none, and its bytes."""
-        return _field(records, _KEY), _field(records, _KEY_LEN)
+        return _field(records, "key"), _field(records, "key_len")
 
     def values(self, records: Longs) -> tuple[Longs, Longs]:
         """Returns the address of each record's value, 0 if it has none, and its bytes."""
-        return _field(records, _VALUE), _field(records, _VALUE_LEN)
+        return _field(records, "payload"), _field(records, "len")
 
     def headers(self, records: Longs) -> tuple[list[Pairs | None], dict[int, str]]:
         """Returns the headers of each record, None if it has none, and by index why a record's are unreadable.
@@ -185,9 +211,9 @@ class Messages:
     def _error(self, pointer: int) -> Message:
         """Makes the message that the consumer itself would have delivered."""
         here = np.array([pointer], np.int64)
-        code = int(_field(here, _ERROR, np.int32)[0])
+        code = int(_field(here, "err")[0])
         reason = (self._library.rd_kafka_message_errstr(pointer) or b"").decode(errors="replace")
-        handle = int(_field(here, _TOPIC)[0])
+        handle = int(_field(here, "rkt")[0])
         topic = self._name(handle) if handle else None
         partition, offset = int(self.partitions(here)[0]), int(self.offsets(here)[0])
         return Message(topic=topic, partition=partition, offset=offset, error=KafkaError(code, reason))
@@ -197,25 +223,32 @@ class Messages:
 
 
 def open_queue(consumer: Consumer, partitions: Sequence[TopicPartition]) -> MessageQueue | None:
-    """Makes a queue of the messages of `partitions`, which are assigned after this; None if it is another library."""
+    """Makes a queue of the messages of `partitions`, which are assigned after this.
+
+    None if the library or the binding is another one than was read, or `consumer` is of a class of its own.
+    """
     library = _library()
     return None if library is None or type(consumer) is not Consumer else MessageQueue(library, consumer, partitions)
 
 
 def _memory(address: int, size: int) -> NDArray[np.uint8]:
-    """Returns `size` bytes at `address` as they lie there, which somebody else holds."""
+    """Returns the `size` bytes at `address`, which librdkafka holds, without copying them."""
     return np.frombuffer(memoryview((ctypes.c_ubyte * size).from_address(address)), np.uint8)
 
 
-def _field(messages: Longs, at: int, kind: type[np.int32 | np.int64] = np.int64) -> NDArray[Any]:
-    """Reads the field at byte `at` of each of `messages`, which are addresses that can be divided by 8."""
+def _field(messages: Longs, name: str) -> NDArray[Any]:
+    """Reads the field `name` of `_Msg` of each of `messages`, which are addresses that can be divided by 8.
+
+    All memory from the first to the last of them is seen as one array. What is between them is never looked at.
+    """
+    place = getattr(_Msg, name)
+    kind = np.dtype(f"i{place.size}")
     if not messages.size:
         return np.empty(0, kind)
     first = int(messages.min())
-    lies = _memory(first, int(messages.max()) - first + _SIZE)
-    width = np.dtype(kind).itemsize
-    words = lies[: lies.size // width * width].view(kind)
-    return np.take(words, (messages - first + at) // width)
+    memory = _memory(first, int(messages.max()) - first + ctypes.sizeof(_Msg))
+    words = memory[: memory.size // place.size * place.size].view(kind)
+    return np.take(words, (messages - first + place.offset) // place.size)
 
 
 @cache
