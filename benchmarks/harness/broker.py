@@ -14,14 +14,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from benchmarks.harness.process import ROOT
+from benchmarks.harness.topics import create_topic
 from connectors.dev.embedded_kafka import EmbeddedKafka
 
 _HEAP: Final = "2g"
 _START_S: Final = 60.0
 _END_S: Final = 60.0
+_FIRST: Final = "first"
+"""Topic, group and transactional id of what is done before anything is measured."""
 
 
 @contextmanager
@@ -71,27 +74,42 @@ def _end(holder: subprocess.Popen[str]) -> None:
 def main(folder: Path) -> None:
     """Runs a broker until stdin ends."""
     with EmbeddedKafka(folder, heap=_HEAP) as started:
-        _wait_for_offsets_topic(started.bootstrap)
+        consumer = Consumer({"bootstrap.servers": started.bootstrap, "group.id": _FIRST, "log_level": 0})
+        _wait_for_offsets_topic(consumer)
+        _commit_a_transaction(consumer, started.bootstrap)
+        consumer.close()
         print(started.bootstrap, flush=True)
         sys.stdin.read()
 
 
-def _wait_for_offsets_topic(bootstrap: str) -> None:
+def _wait_for_offsets_topic(consumer: Consumer) -> None:
     """Waits until `__consumer_offsets` is there, which the broker makes when first asked: not to be measured.
 
     An admin client that is the first to ask for positions crashes its process: connectors/kafka/groups.py.
     """
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "first", "log_level": 0})
     until = time.monotonic() + _START_S
     while True:
         try:
-            consumer.committed([TopicPartition("first", 0)], _START_S)
+            consumer.committed([TopicPartition(_FIRST, 0)], _START_S)
             break
         except KafkaException:
             if time.monotonic() >= until:
                 raise
             time.sleep(0.1)
-    consumer.close()
+
+
+def _commit_a_transaction(consumer: Consumer, bootstrap: str) -> None:
+    """Commits a record with a position in a transaction, the first of which has a broker make `__transaction_state`.
+
+    What is measured meets a broker that is in use, as that of a cluster is.
+    """
+    create_topic(bootstrap, _FIRST, 1)
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": _FIRST, "log_level": 0})
+    producer.init_transactions(_START_S)
+    producer.begin_transaction()
+    producer.produce(_FIRST, b"")
+    producer.send_offsets_to_transaction([TopicPartition(_FIRST, 0, 1)], consumer.consumer_group_metadata(), _START_S)
+    producer.commit_transaction(_START_S)
 
 
 if __name__ == "__main__":
