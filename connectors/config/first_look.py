@@ -23,17 +23,36 @@ PINNED: Final[dict[str, tuple[str, str]]] = {
 }
 """Settings of Spark that keyfold's protocol needs, each with the reason; a file may not change them."""
 
-_IN_FILES: Final = re.compile(r"\"(spark|executors)\.|\\u", re.IGNORECASE)
-"""A key that concerns Spark, or an escape in which one could hide."""
+_SPARK: Final = "spark."
+_MASTER: Final = "spark.master"
+_OF_SPARK: Final = re.compile(r"(spark|executors)\.", re.IGNORECASE)
+"""A key that concerns Spark."""
 _IN_VARIABLES: Final = re.compile(r"KEYFOLD_(SPARK|EXECUTORS)", re.IGNORECASE)
+_ON_THIS_MACHINE: Final = re.compile(r"local(\[[\d*]+\])?")
+"""Masters with which a start in vain leaves no trace: a cluster would be asked for executors."""
+_OPEN: Final = "$"
+"""A value with it may have a placeholder, which only the check resolves."""
 
 
-def leaves_spark_alone(text: str, variables: Iterable[str]) -> bool:
-    """Returns whether neither `text` of a worker file nor the names of `variables` set anything of Spark's.
+def spark_of(text: str, variables: Iterable[str]) -> tuple[str, dict[str, str]] | None:
+    """Returns spark.master and the other settings of Spark that `text` of a worker file gives.
 
-    A worker then has all defaults. False if it is not known, as the file is not parsed.
+    None if they may come out of the check as others: a value holds a placeholder or is no text, the names of
+    `variables` set one too, or the check refuses one. None, too, if Spark is to run on a cluster. Raises
+    msgspec.DecodeError for a file that is no JSON, or holds something else than settings.
     """
-    return _IN_FILES.search(text) is None and not any(map(_IN_VARIABLES.match, variables))
+    settings = decoded_as(text or "{}", dict[str, object])
+    given = {key: value for key, value in settings.items() if _OF_SPARK.match(key)}
+    taken = {key: value for key, value in given.items() if isinstance(value, str) and _is_settled(key, value)}
+    if len(taken) < len(given) or any(map(_IN_VARIABLES.match, variables)):
+        return None
+    master = taken.pop(_MASTER, DEFAULT_MASTER)
+    return (master, taken) if _ON_THIS_MACHINE.fullmatch(master) else None
+
+
+def _is_settled(key: str, value: str) -> bool:
+    """Returns whether the setting comes out of the check as it is, as far as that is known."""
+    return key.startswith(_SPARK) and key not in PINNED and _OPEN not in value and value == value.strip() != ""
 
 
 def logging_of(text: str, environment: Mapping[str, str]) -> tuple[str, str] | None:

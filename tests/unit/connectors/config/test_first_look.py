@@ -7,25 +7,48 @@ from typing import Any
 import msgspec
 import pytest
 
-from connectors.config.first_look import leaves_spark_alone, logging_of
+from connectors.config.first_look import logging_of, spark_of
 from connectors.config.worker import WorkerConfig
 
 
 @pytest.mark.parametrize(
-    ("text", "variables", "alone"),
+    ("settings", "variables", "taken"),
     [
-        ("", [], True),
-        ('{"bootstrap.servers": "h:1", "storage.location": "/spark.d"}', ["KEYFOLD_REST_URL", "SPARK_HOME"], True),
-        ('{"spark.master": "local[1]"}', [], False),
-        ('{"executors.package": "ship"}', [], False),
-        (r'{"\u0073park.master": "local[1]"}', [], False),
-        ("{}", ["KEYFOLD_SPARK_MASTER"], False),
-        ("{}", ["KEYFOLD_EXECUTORS_PACKAGE"], False),
+        ({}, [], ("local[*]", {})),
+        ({"storage.location": "/spark.d", "rest.x": 1}, ["KEYFOLD_REST_URL", "SPARK_HOME"], ("local[*]", {})),
+        ({"spark.master": "local[2]"}, [], ("local[2]", {})),
+        ({"spark.driver.memory": "2g"}, [], ("local[*]", {"spark.driver.memory": "2g"})),
+        ({"spark.driver.memory": "${env:HEAP}"}, [], None),
+        ({"spark.driver.memory": 2}, [], None),
+        ({"spark.driver.memory": " 2g"}, [], None),
+        ({"Spark.driver.memory": "2g"}, [], None),
+        ({"spark.speculation": "true"}, [], None),
+        ({"spark.master": "yarn"}, [], None),
+        ({"spark.master": "spark://h:7077"}, [], None),
+        ({"executors.package": "ship"}, [], None),
+        ({}, ["KEYFOLD_SPARK_MASTER"], None),
+        ({"spark.driver.memory": "2g"}, ["KEYFOLD_SPARK_DRIVER_MEMORY"], None),
+        ({}, ["KEYFOLD_EXECUTORS_PACKAGE"], None),
     ],
 )
-def test_whatever_may_be_a_setting_of_spark_is_noticed(text: str, variables: list[str], alone: bool) -> None:
-    """In the file, however it is spelled there, and in the environment."""
-    assert leaves_spark_alone(text, variables) is alone
+def test_what_a_file_sets_of_spark_is_known_if_the_check_changes_none_of_it(
+    settings: dict[str, Any], variables: list[str], taken: tuple[str, dict[str, str]] | None
+) -> None:
+    """Neither a placeholder nor the environment, and no cluster is asked for anything before the check."""
+    assert spark_of(msgspec.json.encode(settings).decode(), variables) == taken
+
+
+def test_a_setting_of_spark_is_noticed_however_it_is_spelled() -> None:
+    """JSON may spell a name with escapes."""
+    assert spark_of(r'{"\u0073park.master": "local[1]"}', []) == ("local[1]", {})
+
+
+def test_what_is_known_of_spark_is_what_the_check_gives() -> None:
+    """So that the start that was begun is the one that is taken."""
+    settings = {"spark.master": "local[2]", "spark.driver.memory": "2g", "spark.local.dir": "tmp"}
+    given: dict[str, Any] = {"bootstrap.servers": "h:1", "storage.location": "/s", **settings}
+    config = WorkerConfig(**given)
+    assert spark_of(msgspec.json.encode(given).decode(), []) == (config.spark_master, config.spark_settings)
 
 
 @pytest.mark.parametrize(

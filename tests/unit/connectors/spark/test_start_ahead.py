@@ -1,4 +1,4 @@
-"""Spark starts before the worker's files are checked, if all that can come out of them is defaults."""
+"""Spark starts before the worker's files are checked, if it is known what they set of it."""
 
 from __future__ import annotations
 
@@ -64,18 +64,37 @@ def test_a_start_with_defaults_is_the_one_that_was_begun() -> None:
     assert not begun.is_left
 
 
+def test_a_start_has_the_settings_that_stand_in_the_file() -> None:
+    """And is the one that the checked files ask for."""
+    with ahead_of('{"spark.master": "local[1]", "spark.driver.memory": "2g"}') as ahead:
+        (begun,) = Start.made
+        taken: object = ahead.take("local[1]", {"spark.driver.memory": "2g"}, "auto")
+    assert begun.given == ("local[1]", {"spark.driver.memory": "2g"}, "auto")
+    assert taken is begun
+    assert not begun.is_left
+
+
+@pytest.mark.parametrize("asked", [("local[1]", {}), ("local[*]", {"spark.x": "y"}), ("local[1]", {"spark.x": "z"})])
+def test_a_start_with_some_other_setting_than_the_checked_files_is_ended(asked: tuple[str, dict[str, str]]) -> None:
+    """Each of them counts."""
+    ahead = ahead_of('{"spark.master": "local[1]", "spark.x": "y"}')
+    ahead.take(*asked, "auto")
+    assert [start.is_left for start in Start.made] == [True, False]
+
+
 @pytest.mark.parametrize(
     ("text", "variable"),
     [
         (None, ""),
-        ('{"spark.master": "local[1]"}', ""),
+        ('{"spark.master": "local[${env:CORES}]"}', ""),
+        ('{"spark.master": "yarn"}', ""),
         ("{", ""),
         ('{"log.level": "${env:LEVEL}"}', ""),
         (PLAIN, "SPARK_CONF_DIR"),
         (PLAIN, "JAVA_TOOL_OPTIONS"),
     ],
 )
-def test_nothing_is_begun_if_more_than_defaults_may_come(
+def test_nothing_is_begun_if_it_is_not_known_what_it_would_be(
     text: str | None, variable: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Or if the file is faulty, or a variable is to be logged first."""
