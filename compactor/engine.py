@@ -240,7 +240,7 @@ class Engine:
         return ready
 
     def _appends(self, state: CatalogState, batch: Batch, now_ms: int) -> Sequence[AnyAction]:
-        """Returns the actions of step 4, and those of step 5 that follow at once: a commit takes longer than both."""
+        """Returns the actions of step 4, and those of step 5 if nothing comes between: it saves a commit."""
         actions = appends(state, batch, now_ms)
         if not actions:
             return ()

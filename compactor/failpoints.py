@@ -30,7 +30,7 @@ STEPS: Final[dict[str, str]] = {
     "ingest.admit": "3b a file without the records that came late is complete, and nothing names it yet",
     "ingest.fill": "3d a file with values that were filled is complete, and nothing names it yet",
     "ingest.before-commit": "4  all files of the batch are complete, the catalog commit has not begun",
-    "ingest.after-commit": "4  the batch is in the catalog, Spark does not know yet",
+    "ingest.after-commit": "4  the batch is in the catalog, and often the ends of its folds",
     "catalog.create": "C1 a commit's file is about to be created",
     "catalog.replace": "C1 the file of a deleted catalog that has the commit's number is about to be replaced",
     "catalog.created": "C2 the commit's file exists, the directory has not been listed again",

@@ -84,8 +84,8 @@ class Changelog:
     def foreseen(self, state: CatalogState, settings: EngineSettings, now_ms: int) -> Sequence[AnyAction]:
         """Returns what step 5 would commit for `state`, a state that is about to be committed.
 
-        None if anything comes before it: positions that are read or committed again, damage, or a look at the records
-        of a lag.
+        Nothing if anything comes before that step: positions that are read or committed again, damage, or a look at the
+        records that a lag may hold back.
         """
         has_more_to_do = (
             settings.policy.min_compaction_lag_ms > 0

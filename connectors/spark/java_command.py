@@ -1,7 +1,7 @@
-"""Puts together the command of Spark's JVM as Spark's own scripts do, which takes them two shells and a JVM.
+"""Puts together the command of Spark's JVM as Spark's own scripts do, for which they need two shells and a JVM.
 
-That is so for the version of Spark that this was written by, with nothing set that these scripts look at: else they
-run. `tests/spark/test_java_command.py` compares both.
+It does so for one version of Spark, and only if nothing is set that these scripts look at. Else the scripts run.
+`tests/spark/test_java_command.py` compares both.
 """
 
 from __future__ import annotations

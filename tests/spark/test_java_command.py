@@ -1,4 +1,4 @@
-"""The command of Spark's JVM against the one that Spark's own launcher puts together."""
+"""The command of Spark's JVM against the one that Spark's own scripts run."""
 
 from __future__ import annotations
 
@@ -8,39 +8,55 @@ import subprocess
 from importlib.metadata import version
 from pathlib import Path
 
+import pytest
+
 from connectors.jvm.java import find_java
 from connectors.spark.java_command import java_command, variables
 from connectors.spark.session import prepare, write_settings
 
 NOT_NEEDED = "--add-modules=jdk.incubator.vector"
 """Spark's ML alone knows it; Java says at each start that it is no finished module."""
-_ASK = """
-. "$SPARK_HOME/bin/load-spark-env.sh"
-java -Xmx128m -cp "$SPARK_HOME/jars/*" org.apache.spark.launcher.Main org.apache.spark.deploy.SparkSubmit "$@"
-env
+OTHER_VARIABLES = {"SPARK_BEELINE_OPTS", "PYTHONHASHSEED", "PWD", "OLDPWD", "SHLVL", "_"}
+"""Set by the shell, for another program, or left out on purpose (`variables`)."""
+_JAVA = """#!/bin/bash
+case "$*" in
+  *org.apache.spark.launcher.Main*) exec {java} "$@" ;;
+esac
+printf '%s\\0' "$0" "$@" >{folder}/words
+env -0 >{folder}/variables
 """
+"""A `java` that runs Spark's launcher, and of the command which that puts together writes the words and variables."""
 
 
-def test_the_command_is_the_one_of_sparks_launcher() -> None:
-    """And its variables are those of Spark's scripts. If this fails, a new Spark has another command."""
-    environment = {name: text for name, text in os.environ.items() if "SPARK" not in name and name != "JAVA_HOME"}
+@pytest.fixture
+def java(tmp_path: Path) -> Path:
+    """The path of `_JAVA`, in a JAVA_HOME."""
+    path = tmp_path / "bin/java"
+    path.parent.mkdir()
+    path.write_text(_JAVA.format(java=find_java(), folder=tmp_path), encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+def parts(file: Path) -> list[str]:
+    """The texts of `file`, each of which ends with a NUL."""
+    return file.read_text(encoding="utf-8").split("\0")[:-1]
+
+
+def test_the_command_is_the_one_that_sparks_scripts_run(java: Path, tmp_path: Path) -> None:
+    """With its variables; if this fails, a new Spark has another command."""
+    environment = {name: text for name, text in os.environ.items() if "SPARK" not in name}
     settings = prepare("local[*]", {"spark.driver.memory": "700m"}, environment)
     file = write_settings("local[*]", settings, environment)
+    script = [f"{environment['SPARK_HOME']}/bin/spark-submit", *shlex.split(environment["PYSPARK_SUBMIT_ARGS"])]
+    environment["JAVA_HOME"] = str(tmp_path)
     try:
-        arguments = shlex.split(environment["PYSPARK_SUBMIT_ARGS"])
-        asked = subprocess.run(
-            ["bash", "-c", _ASK, "bash", *arguments],
-            env={**environment, "SPARK_CONNECT_MODE": "0"},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        subprocess.run(script, env=environment, check=True)
     finally:
         file.remove()
-    *words, said = asked.stdout.strip("\0\n ").split("\0")
-    java = Path(find_java())
-    command = java_command(["spark-submit", *arguments], settings, environment, java, version("pyspark"))
-    assert command is not None
-    assert Path(words[0].strip()).resolve() == Path(command[0]).resolve()
-    assert [word for word in words[1:] if word != NOT_NEEDED] == command[1:]
-    assert all(f"{name}={text}" in said for name, text in variables(environment["SPARK_HOME"]).items())
+    command = java_command(script, settings, environment, java, version("pyspark"))
+    assert [word for word in parts(tmp_path / "words") if word != NOT_NEEDED] == command
+    given = dict(variable.split("=", 1) for variable in parts(tmp_path / "variables"))
+    added = {name: text for name, text in given.items() if environment.get(name) != text}
+    home = environment["SPARK_HOME"]
+    assert {name: text for name, text in added.items() if name not in OTHER_VARIABLES} == variables(home)

@@ -20,7 +20,7 @@ from compactor.model.actions import AddPartition, AddTopic, Append, CloseTopic, 
 from compactor.model.position import Position
 from compactor.model.publish_plan import PublishPlan, PublishResult
 from compactor.model.record import TopicPartition
-from compactor.model.state import CatalogState
+from compactor.model.state import CatalogState, rejection_of
 from compactor.publish.changelog import MAX_LOGS_BESIDE_DAMAGE, Changelog
 from compactor.publish.executors import PublishExecutor
 from compactor.quarantine.quarantine import QuarantineManager, quarantine_of
@@ -166,16 +166,26 @@ def test_the_ends_of_folds_that_are_foreseen_are_not_committed_again(world: Worl
     assert world.catalog.commits == commits + 2
 
 
-@pytest.mark.parametrize("why", ["positions are not known", "a lag", "damage"])
+@pytest.mark.parametrize("why", ["unread positions", "a position of a closed topic", "unnamed ids", "a lag", "damage"])
 def test_nothing_is_foreseen_if_something_comes_before_it(world: World, why: str) -> None:
-    """Step 5 decides by itself then, once positions are read, records are looked at, or other logs have their turn."""
-    if why != "positions are not known":
-        world.publish()
+    """Positions that are read or committed again, and looks at young or damaged records, come before the plan."""
+    now_ms, settings = 100 * HOUR, SETTINGS
+    if why == "unnamed ids":
+        held = Position(offset=0, catalog_id=world.catalog.state.catalog_id, output_id="O")
+        world.outside.overwrite(TopicPartition("t", 3), held)
+    if why != "unread positions":
+        world.publish(now_ms)
+    if why == "a position of a closed topic":
+        world.catalog.commit(lambda _: [Append(topic="gone", partition=0, start=0, end=1, run=run(0, 1, 1))], 0)
+        world.publish(now_ms)
+        world.catalog.commit(lambda _: [CloseTopic(topic="gone", reason=rejection_of("a bad record"))], 0)
+        now_ms += SETTINGS.position_refresh_ms
     world.grow()
     if why == "damage":
         world.quarantine("t", 3)
-    policy = CompactionPolicy(min_compaction_lag_ms=1 if why == "a lag" else 0)
-    assert world.changelog.foreseen(world.catalog.state, replace(SETTINGS, policy=policy), 5) == ()
+    if why == "a lag":
+        settings = replace(SETTINGS, policy=CompactionPolicy(min_compaction_lag_ms=1))
+    assert world.changelog.foreseen(world.catalog.state, settings, now_ms) == ()
 
 
 def test_while_something_is_damaged_no_log_starves(world: World) -> None:

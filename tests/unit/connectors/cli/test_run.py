@@ -75,8 +75,8 @@ def test_a_storage_that_cannot_be_made_is_told_before_anything_begins(tmp_path: 
     assert 'storage.location: "/proc/nope" cannot be made in /proc' in result.stderr
 
 
-def test_a_start_of_spark_is_ended_if_a_file_is_faulty(tmp_path: Path) -> None:
-    """It has begun before the files are checked, and leaves nothing; the message is that of the file alone."""
+def test_a_start_of_spark_leaves_nothing_if_a_file_is_faulty(tmp_path: Path) -> None:
+    """However far it has come by then, no file of its own stays, and the message is that of the worker file alone."""
     worker = write_json(tmp_path / "worker.json", {"bootstrap.servers": NOBODY, "nonsense": "x"})
     (tmp_path / "tmp").mkdir()
     plain = {name: text for name, text in environment().items() if not name.startswith(("SPARK_", "PYSPARK_"))}

@@ -40,6 +40,10 @@ def test_memory_and_options_come_from_the_settings(home: Path) -> None:
         ({}, {"HADOOP_CONF_DIR": "/etc/hadoop"}, ARGUMENTS, VERSION),
         ({"spark.driver.defaultJavaOptions": "-Dx"}, {}, ARGUMENTS, VERSION),
         ({"spark.driver.extraClassPath": "/x.jar"}, {}, ARGUMENTS, VERSION),
+        ({"spark.driver.extraLibraryPath": "/x"}, {}, ARGUMENTS, VERSION),
+        ({"spark.submit.deployMode": "client"}, {}, ARGUMENTS, VERSION),
+        ({"spark.remote": "sc://h"}, {}, ARGUMENTS, VERSION),
+        ({}, {"YARN_CONF_DIR": "/etc/hadoop"}, ARGUMENTS, VERSION),
         ({"spark.driver.extraJavaOptions": "-Xmx1g"}, {}, ARGUMENTS, VERSION),
     ],
 )
@@ -51,7 +55,7 @@ def test_what_sparks_scripts_look_at_is_left_to_them(
 
 
 def test_a_spark_home_with_settings_of_its_own_is_left_to_its_scripts(home: Path) -> None:
-    """So spark-defaults.conf and spark-env.sh keep their effect; so is a home without JARs, or none."""
+    """Then spark-defaults.conf and spark-env.sh keep their effect. So for a home without JARs, or none."""
     (home / "conf").mkdir()
     assert java_command(["x", *ARGUMENTS], {}, {"SPARK_HOME": str(home)}, JAVA, VERSION) is None
     assert java_command(["x", *ARGUMENTS], {}, {"SPARK_HOME": str(home / "conf")}, JAVA, VERSION) is None
