@@ -1,4 +1,4 @@
-"""A scenario in which a fault strikes large work: what Spark's tasks read, and fold in two passes with keys on disk.
+"""Scenarios in which a fault strikes large work: what tasks read at once, and fold in two passes with keys on disk.
 
 The limits from which on work is large are lowered, by settings and in the worker (`worker_main`), and a burst of
 records goes beyond them before each fault.
@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from compactor.clean.due import would_change
 from connectors.clock import SystemClock
-from tests.faults.inject import ways
-from tests.faults.scenario import REWRITING_TASKS, Scenario
+from tests.faults.inject import reads, ways
+from tests.faults.scenario import REWRITING_TASKS, TASKS, Scenario
 from tests.faults.worker_main import TASK_KEYS, TASK_RECORDS, TRANSACTION_BYTES
 
 BURST: Final = 24_000
@@ -37,6 +37,31 @@ MERGING: Final[Mapping[str, Any]] = {
     **{key: value for key, value in PUBLISHING.items() if key != "snapshot.interval.ms"},
     "snapshot.location": "none",
 }
+# Each of two tasks reads half of a burst, and writes several files of it.
+READING: Final[Mapping[str, Any]] = {**TASKS, "segment.bytes": 65_536, reads.AT_ONCE: str(BURST // 4)}
+
+
+class LargeReadScenario(Scenario):
+    """A scenario whose armed step is taken while a burst is read at once."""
+
+    def __init__(self, folder: Path, bootstrap: str, seed: int, settings: Mapping[str, Any]) -> None:
+        super().__init__(folder, bootstrap, seed, settings)
+        self.load.leave_headers_out()
+
+    def arm(self, step: str, action: str) -> None:
+        """Sends a burst, in whose work the next process that takes `step` does `action`, once."""
+        self.load.pause()
+        self.until(self.deployment.caught_up, "everything acknowledged is published")
+        reads.forget(self.control.folder)
+        super().arm(step, action)
+        self.load.burst(BURST, BURST_KEYS)
+        self.load.resume()
+
+    def violations(self) -> list[str]:
+        """Returns every violation; that the burst was not read at once is one."""
+        count = reads.count(self.control.folder)
+        missing = [] if count >= BURST // 2 else [f"only {count} records were read at once"]
+        return [*missing, *super().violations()]
 
 
 class LargeScenario(Scenario):

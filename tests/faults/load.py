@@ -80,6 +80,8 @@ class TopicRecords:
         self.topic = topic
         self._seed = seed
         self.partitions = partitions
+        # Whether every seventh record has headers.
+        self.has_headers = True
         self._wanders = wanders
         self._fills = fills
         self._spells = spells
@@ -123,7 +125,7 @@ class TopicRecords:
         self._count += 1
         key = self._chance.randrange(keys)
         value = None if self._chance.random() < TOMBSTONES else f"{self._seed}-{self._count}".encode() * 4
-        headers = [("n", str(self._count).encode()), ("h", None)] if self._count % 7 == 0 else []
+        headers = [("n", str(self._count).encode()), ("h", None)] if self.has_headers and self._count % 7 == 0 else []
         if self._fills and value is not None:
             is_known = not self._waiting[f"key-{key}".encode()]
             text = GONE if is_known and self._count % 2 else value
@@ -240,6 +242,10 @@ class Load(Sender):
     def ends(self) -> dict[int, int]:
         """Returns partition → the offset after the last acknowledged record."""
         return self._records.ends()
+
+    def leave_headers_out(self) -> None:
+        """Sends no headers from now on: of records that have any, each is read by itself."""
+        self._records.has_headers = False
 
     def spread(self, partitions: int) -> None:
         """Spreads the keys over so many partitions from now on, which the topic has."""

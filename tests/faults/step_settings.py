@@ -68,6 +68,8 @@ FILLED: Final[Mapping[str, Any]] = {
     "value.converter.schemas.enable": "false",
 }
 """The same with fields that are filled over the topic."""
+LAGGING: Final[Mapping[str, Any]] = {**CALM, "min.compaction.lag.ms": 1_000}
+"""What is appended waits for a fold: without a lag the same commit plans one."""
 
 
 def settings(step: str, *, tasks: bool = False) -> Mapping[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.faults.cases import Cases
-from tests.faults.step_settings import ALL, settings
+from tests.faults.step_settings import ALL, LAGGING, settings
 from tests.faults.strikes import fail_once
 
 SELECTED = {"catalog.created"}
@@ -18,6 +18,14 @@ pytestmark = pytest.mark.timeout(600)
 def test_an_error_at_a_step(cases: Cases, step: str) -> None:
     """The worker lives on and publishes all that it would have without it."""
     with cases.case("error", step, settings(step)) as case:
+        fail_once(case, step)
+        assert case.violations() == []
+
+
+def test_an_error_before_a_fold_is_planned(cases: Cases) -> None:
+    """What a lag keeps waiting is in the catalog: the same worker plans it."""
+    step = "ingest.after-commit"
+    with cases.case("error, with a lag", step, LAGGING) as case:
         fail_once(case, step)
         assert case.violations() == []
 

@@ -40,3 +40,7 @@ def _concerns(connector: str) -> bool:
 
 if os.environ.get(VARIABLE):
     _arm(os.environ[VARIABLE])
+if os.environ.get("FAULT_READ_AT_ONCE"):
+    from tests.faults.inject import reads  # after `_arm`: what reads takes `hit` over by its name
+
+    reads.install(int(os.environ[reads.AT_ONCE]))
