@@ -21,6 +21,7 @@ HEADERS = [("h", b"1"), ("g", None), ("h", b"")]
 
 @pytest.fixture(autouse=True)
 def _no_idle_consumers() -> Iterator[None]:
+    consumers.close_idle()
     yield
     consumers.close_idle()
 
