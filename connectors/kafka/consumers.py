@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from operator import methodcaller
@@ -236,21 +236,61 @@ def latest_offsets(
     time; but it answers for each, while here an error of one partition is the answer for all of them (librdkafka's
     `rd_kafka_offsets_for_times`).
     """
-    wanted = [TopicPartition(*tp, OFFSET_END) for tp in partitions]
-    deadline = Deadline(seconds)
-    ends: dict[record.TopicPartition, int | KafkaError] = {}
-    for some in chunks(wanted, OFFSETS_A_CALL):
+    try:
+        return _by_partition(_asked(consumer, _ends_of(partitions), seconds))
+    except KafkaException as error:
+        return dict.fromkeys(partitions, cause(error))
+
+
+class RepeatedEnds:
+    """Asks `consumer` again and again for the ends that `latest_offsets` returns; one thread may use it.
+
+    As long as no end moves the answer is the same object, so that an idle worker need not look at each partition.
+    """
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        # What was asked last, as the caller and as librdkafka has it.
+        self._partitions: Collection[record.TopicPartition] = ()
+        self._wanted: list[TopicPartition] = []
+        # The offsets of the last answer in librdkafka's order, which is that of the question; none if one had an error.
+        self._offsets: list[int] = []
+        self._ends: dict[record.TopicPartition, int | KafkaError] = {}
+
+    def ask(
+        self, partitions: Collection[record.TopicPartition], seconds: float
+    ) -> dict[record.TopicPartition, int | KafkaError]:
+        """Returns the end of each partition, see `latest_offsets`; `partitions` is not changed by its caller."""
+        if partitions is not self._partitions:
+            self._partitions, self._wanted, self._offsets = partitions, _ends_of(partitions), []
         try:
-            answers = consumer.offsets_for_times(list(some), max(_POLL_S, deadline.left_s))
+            answers = _asked(self._consumer, self._wanted, seconds)
         except KafkaException as error:
+            self._offsets = []
             return dict.fromkeys(partitions, cause(error))
-        ends.update(
-            {
-                record.TopicPartition(answer.topic, answer.partition): answer.error or int(answer.offset)
-                for answer in answers
-            }
-        )
-    return ends
+        offsets, has_failed = [answer.offset for answer in answers], any(answer.error for answer in answers)
+        if has_failed or offsets != self._offsets:
+            self._offsets, self._ends = [] if has_failed else offsets, _by_partition(answers)
+        return self._ends
+
+
+def _ends_of(partitions: Iterable[record.TopicPartition]) -> list[TopicPartition]:
+    return [TopicPartition(*tp, OFFSET_END) for tp in partitions]
+
+
+def _asked(consumer: Consumer, wanted: Sequence[TopicPartition], seconds: float) -> list[TopicPartition]:
+    """Returns the brokers' answers. Raises KafkaException."""
+    deadline = Deadline(seconds)
+    parts = (
+        consumer.offsets_for_times(list(some), max(_POLL_S, deadline.left_s)) for some in chunks(wanted, OFFSETS_A_CALL)
+    )
+    return [answer for part in parts for answer in part]
+
+
+def _by_partition(answers: Iterable[TopicPartition]) -> dict[record.TopicPartition, int | KafkaError]:
+    return {
+        record.TopicPartition(answer.topic, answer.partition): answer.error or int(answer.offset) for answer in answers
+    }
 
 
 def every_latest_offset(

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -36,6 +37,8 @@ STARTED_S: Final = 10.0
 _LOOK_S: Final = 0.01
 STOP_S: Final = 2
 """How long (s) requests that are under way may take when the worker ends."""
+DATE_S: Final = 1.0
+"""How long (s) the date in the head of answers stays the same: it counts seconds."""
 IDLE_S: Final = 75
 THREADS: Final = 8
 """Threads for what is answered from memory. It waits for nothing, so more of them only make each other, this thread and
@@ -258,15 +261,44 @@ def _waits_within_request(connection: object) -> bool:
     return isinstance(connection, _Protocol) and connection.is_waiting and connection.has_request
 
 
+class _Server(uvicorn.Server):
+    """Wakes up for a stop and for the date in its answers; uvicorn's own looks ten times a second if it is to end."""
+
+    def __init__(self, config: uvicorn.Config, date_s: float) -> None:
+        super().__init__(config)
+        self._date_s = date_s
+        self._woken = asyncio.Event()
+        # The loop that serves, once it does: `end` is called by other threads.
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def main_loop(self) -> None:
+        """Waits until the server is to end; keeps the date of answers current meanwhile."""
+        self._loop = asyncio.get_running_loop()  # before it looks: an end from here on wakes it
+        while not await self.on_tick(0):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._woken.wait(), self._date_s)
+
+    def end(self) -> None:
+        """Has the server take no more connections and end, from any thread."""
+        self.should_exit = True
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop has ended by itself
+                self._loop.call_soon_threadsafe(self._woken.set)
+
+
 class RestServer:
-    """Serves `apps`, each on its listener, from `start` to `stop`."""
+    """Serves `apps`, each on its listener, from `start` to `stop`; the date of answers is at most `date_s` old."""
 
     def __init__(
-        self, worker: WorkerConfig, apps: Sequence[tuple[BoundListener, ASGIApp]], limits: ClientLimits = LIMITS
+        self,
+        worker: WorkerConfig,
+        apps: Sequence[tuple[BoundListener, ASGIApp]],
+        limits: ClientLimits = LIMITS,
+        date_s: float = DATE_S,
     ) -> None:
         self._apps = apps
         configs = (_loaded(_config(worker, bound, app)) for bound, app in apps)
-        self._servers = [uvicorn.Server(_with_protocol(config, limits)) for config in configs]
+        self._servers = [_Server(_with_protocol(config, limits), date_s) for config in configs]
         self._thread = CancellableThread("rest", lambda _: self._run())
 
     def start(self) -> None:
@@ -291,7 +323,7 @@ class RestServer:
     def stop(self) -> None:
         """Stops to listen; requests that are under way may end."""
         for server in self._servers:
-            server.should_exit = True
+            server.end()
         self._thread.join(STOP_S + 1.0)
 
     async def _serve(self) -> None:

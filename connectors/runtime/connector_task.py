@@ -58,6 +58,8 @@ WATCH_WORKED_MS: Final = 1_000
 FENCE_CHECK_MS: Final = 5_000
 STORE_REQUESTS_MS: Final = 5_000
 """How often requests are looked for in an object store, where each look is paid for."""
+REPORT_MS: Final = 5_000
+"""How often a report that has not changed is repeated, for status.json and for what a store has refused."""
 IDLE_MS: Final = 10_000
 
 
@@ -65,7 +67,7 @@ class TaskReport(NamedTuple):
     """What a running task has counted since it was started, and whether it has `worked` (see ConnectorTask).
 
     `paused`: nothing is taken in or published, and the step before has ended. `topics`: counts by source topic, once
-    the task has ended.
+    the task has ended. `asked`: commands may wait for an answer.
     """
 
     counters: dict[str, int]
@@ -73,6 +75,7 @@ class TaskReport(NamedTuple):
     paused: bool = False
     freshness: Freshness = Freshness()
     topics: Mapping[str, Mapping[str, int]] = MappingProxyType({})
+    asked: bool = False
 
 
 class ConnectorTask:
@@ -110,6 +113,9 @@ class ConnectorTask:
         # Whether a look at the owner's epoch, or at requests, is due.
         self._fence_due = Interval(clock, FENCE_CHECK_MS)
         self._requests_due = Interval(clock, 0 if self._storage.is_folder else STORE_REQUESTS_MS)
+        # The last report, and when (monotonic ms) it is repeated if nothing changes.
+        self._reported: TaskReport | None = None
+        self._repeated_at_ms = 0
         # Since when (monotonic ms) the run has had nothing to do.
         self._idle_from_ms = clock.monotonic_ms()
         # The offsets that `--once` has before it, for the progress display; None for a run without an end.
@@ -264,13 +270,19 @@ class ConnectorTask:
             ends = broker.ends(logs)
             self._total = sum(max(0, end - logs[tp].end) for tp, end in ends.items())
 
-    def _show(self, engine: Engine) -> None:
-        counters = engine.counts()
+    def _show(self, engine: Engine, *, asked: bool = False) -> None:
+        """Reports what has been counted, if anything is new or `asked`; in any case every REPORT_MS."""
+        counters, freshness = engine.counts(), engine.counters.freshness
+        report = TaskReport(counters, self.worked, paused=self._is_paused, freshness=freshness, asked=asked)
+        now_ms = self._clock.monotonic_ms()
+        if report == self._reported and not asked and self.worked and now_ms < self._repeated_at_ms:
+            return
+        self._reported, self._repeated_at_ms = report, now_ms + REPORT_MS
         name = self._connector.name
         done = counters["offsets_read"] if self._total is not None else counters["records_read"]
         self._observer.progress(name, "reading", done, self._total, "offsets" if self._total else "records")
         self._observer.counts(name, counters)
-        self._report(TaskReport(counters, self.worked, paused=self._is_paused, freshness=engine.counters.freshness))
+        self._report(report)
 
     def _watch(
         self, reading: ReadingThread, maintenance: MaintenanceThread, components: TaskComponents, stop: Stop
@@ -300,10 +312,11 @@ class ConnectorTask:
             catalog.refresh()  # an idle owner commits nothing: only so it sees a newer owner
         elif not self._claim.held:
             self._claim.claim(catalog.epoch)
-        if self._requests_due.ready("requests") and components.requests.is_any_pending():
+        is_asked = self._requests_due.ready("requests") and components.requests.is_any_pending()
+        if is_asked:
             maintenance.wake()
         self._note_idle(components.engine, reading)
-        self._show(components.engine)
+        self._show(components.engine, asked=is_asked)
 
     def _note_idle(self, engine: Engine, reading: ReadingThread) -> None:
         now_ms = self._clock.monotonic_ms()

@@ -47,13 +47,14 @@ class RestartRequests:
         self._begun: dict[str, Answer | None] = {}
         self._next_look_ms = clock.monotonic_ms()
 
-    def restart_requested(self) -> bool:
+    def restart_requested(self, *, asked: bool = False) -> bool:
         """Returns whether a command asks for something that a new run begins with, and that has not begun.
 
-        An object store is asked every STORE_LOOK_MS only: each look is paid for.
+        An object store is asked every STORE_LOOK_MS only, as each look is paid for, unless `asked`: the run that is
+        under way has seen a request there.
         """
         now_ms = self._clock.monotonic_ms()
-        if now_ms < self._next_look_ms:
+        if now_ms < self._next_look_ms and not asked:
             return False
         self._next_look_ms = now_ms if self._storage.is_folder else now_ms + STORE_LOOK_MS
         return any(request.kind in OF_A_RUN and request.id not in self._begun for request in self._pending())

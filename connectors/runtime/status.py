@@ -26,6 +26,10 @@ from connectors.errors import RegistryError
 
 NAME: Final = "status.json"
 WRITE_EVERY_MS: Final = 5_000
+"""How often status.json is written while something is counted, or the connector does not run."""
+WRITE_IDLE_MS: Final = 10_000
+"""How often while it runs and nothing is counted: two may come late before `describe` takes the worker for one that
+hangs (STALE_MS there). Each write has the disk sync twice, 0.7 ms of processor time."""
 _MOST_COUNTERS: Final = 1_000
 """How many counters a status may have; a worker has some thirty."""
 _Word = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9_.]{0,63}\Z")]
@@ -125,8 +129,7 @@ def hidden_in(worker: WorkerConfig, connector: ConnectorConfig, error: BaseExcep
 class StatusFile:
     """Holds one connector's status and counters, and writes them to status.json in its folder.
 
-    `current` is the newest status, `counters` the newest counts. It is written when it changes, else at most every few
-    seconds.
+    `current` is the newest status, `counters` the newest counts. It is written when it changes, else every few seconds.
     """
 
     def __init__(self, storage: Storage, clock: Clock) -> None:
@@ -137,8 +140,8 @@ class StatusFile:
         # The start of the run that has counted `counters`, and that of the newest run.
         self._counted_since_ms: int | None = None
         self._started_ms: int | None = None
-        # What was written last, and when (ms): an unchanged status is written every WRITE_EVERY_MS only.
-        self._written: tuple[Status, int] | None = None
+        # What was written last, with which counters, and when (ms).
+        self._written: tuple[Status, Mapping[str, int], int] | None = None
 
     def start(self) -> bool:
         """Writes that the connector is being started; counters that are reported from here on count from now."""
@@ -161,15 +164,20 @@ class StatusFile:
         """
         now_ms = self._clock.now_ms()
         self.current = status or self.current
-        if self._written and self._written[0] == self.current and now_ms - self._written[1] < WRITE_EVERY_MS:
+        if self._written and self._written[0] == self.current and now_ms - self._written[2] < self._pause_ms():
             return True
-        self._written = (self.current, now_ms)
+        self._written = self.current, self.counters, now_ms
         try:
             self._storage.write(NAME, msgspec.json.format(msgspec.json.encode(self._body(now_ms)), indent=2))
         except StorageError:
             self._written = None
             return False
         return True
+
+    def _pause_ms(self) -> int:
+        """Returns how long the status stays as it was written last, if it has not changed."""
+        runs = self.current.state in (ConnectorState.RUNNING, ConnectorState.PAUSED)
+        return WRITE_IDLE_MS if runs and self._written and self._written[1] == self.counters else WRITE_EVERY_MS
 
     def _body(self, now_ms: int) -> dict[str, object]:
         return {

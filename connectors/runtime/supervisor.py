@@ -42,7 +42,7 @@ from connectors.runtime.connector_task import FENCE_CHECK_MS, ConnectorTask, Tas
 from connectors.runtime.lifecycle import RunEffect, RunEvent, RunState, TargetState, transition
 from connectors.runtime.offset_change import MAY_BE_DONE, OffsetChanger, after_truncates, asked_by
 from connectors.runtime.request_answers import RUNNING, Doubt, RestartRequests, done_answer, failure_answer
-from connectors.runtime.restart_policy import POLL_MS, Outage, Outages, RestartBackoff
+from connectors.runtime.restart_policy import Outage, Outages, RestartBackoff
 from connectors.runtime.shared_query import SharedQuery
 from connectors.runtime.status import ConnectorState, Status, StatusFile
 from connectors.runtime.stop import Stop
@@ -116,7 +116,6 @@ class Supervisor:
         self._requests = RestartRequests(storage, clock)
         self._brokers_answer = partial(brokers_answer, worker, connector)
         self._warn_of_readers = partial(warn_of_readers, worker, connector.name)
-        self._requests_due = Interval(clock, POLL_MS)
         self._owner_due = Interval(clock, FENCE_CHECK_MS)
         # The three values of its life, and what guards them: other threads set the target, its own ends runs.
         self._moving = threading.RLock()
@@ -379,18 +378,19 @@ class Supervisor:
         self._requests.answer_restarts(self._failure(begun=True))
 
     def _take_report(self, report: TaskReport) -> None:
-        """Takes what the running task has counted: writes the status, answers restarts and looks for new ones."""
+        """Takes what the running task has counted: writes the status, answers restarts, looks for new ones if asked."""
         self.freshness = report.freshness
         if report.worked:
             self._set_aside.clear()
         self._move(RunEvent.PAUSED if report.paused else RunEvent.UP)  # before what may wait for a store
         self._status.report(report.counters, worked=report.worked, paused=report.paused)
         self._requests.answer_restarts(RUNNING)
-        if self._requests_due.ready(self._name):
-            self._look_for_restart()
+        if report.asked:
+            self._look_for_restart(asked=True)
 
-    def _look_for_restart(self) -> None:
-        if not self._once and self.state is not RunState.RESTARTING and self._requests.restart_requested():
+    def _look_for_restart(self, *, asked: bool = False) -> None:
+        begins = self._once or self.state is RunState.RESTARTING
+        if not begins and self._requests.restart_requested(asked=asked):
             _log.info("restart requested by a command")
             self.restart()
 

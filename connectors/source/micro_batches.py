@@ -22,8 +22,9 @@ from connectors.source.plan import SourceRange
 from connectors.source.portion import Offer
 from connectors.source.subscription import Subscription
 
-WAIT_S: Final = 1.0
-"""How long (s) a question for the next micro-batch waits for one."""
+WAIT_S: Final = 10.0
+"""How long (s) a question for the next micro-batch waits for one. Each answer without one has Spark's JVM and its
+planner process ask again; what ends a query, or offers something, ends the wait at once."""
 SMALLEST: Final = 2_500
 """Offsets for which another reading task is planned, if a micro-batch holds portions of several connectors."""
 

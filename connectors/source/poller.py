@@ -51,9 +51,13 @@ PACE: Final = Pace()
 
 
 class _EmptyPlan(Struct, frozen=True):
-    """What a plan that found nothing was made from, the `ends` of `partitions`; the next is made at `again_at_ms`."""
+    """What a plan that found nothing was made from, the `ends` of `partitions`; the next is made at `again_at_ms`.
+
+    `answers` holds those ends among others.
+    """
 
     partitions: list[TopicPartition]
+    answers: Mapping[TopicPartition, object]
     ends: list[int]
     again_at_ms: int
 
@@ -203,14 +207,18 @@ class SourcePoller:
         now_ms: int,
     ) -> bool:
         """Lets `subscription` plan, unless that would find nothing again; returns whether it has an offer."""
-        known = [end for tp in partitions if isinstance(end := ends.get(tp), int) and end >= 0]
         before = self._empty_plans.get(subscription)
-        if before and before.partitions is partitions and before.ends == known and now_ms < before.again_at_ms:
+        if before and (before.partitions is not partitions or now_ms >= before.again_at_ms):
+            before = None
+        if before and before.answers is ends:  # of idle connectors these are the same objects each time as well
+            return False
+        known = [end for tp in partitions if isinstance(end := ends.get(tp), int) and end >= 0]
+        if before and before.ends == known:
             return False
         if subscription.plan():
             return True
         if partitions and len(known) == len(partitions):  # what was not answered is to be noted each time
-            self._empty_plans[subscription] = _EmptyPlan(partitions, known, now_ms + REPLAN_MS)
+            self._empty_plans[subscription] = _EmptyPlan(partitions, ends, known, now_ms + REPLAN_MS)
         else:
             self._empty_plans.pop(subscription, None)
         return False

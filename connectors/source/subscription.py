@@ -145,6 +145,8 @@ class Subscription:
         except Exception as error:  # noqa: BLE001  # the connector's own thread raises it
             self.fail(error)
             return False
+        if not ranges and end is portion.position and not self.options.pinned:
+            return False  # it is as before, and wakes no thread
         times, others = (self._clock.monotonic_ms(), self._clock.now_ms()), self._shared()
         after = self._change(lambda portion: portion.planned(ranges, end, *times, shared=others, starts=self._starts()))
         return after.state in (State.OFFERED, State.READ_APART)

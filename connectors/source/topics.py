@@ -25,7 +25,7 @@ from connectors.kafka.admin import Admin, TopicInfo
 from connectors.kafka.broker_text import broker_text
 from connectors.kafka.client_log import logged
 from connectors.kafka.client_settings import ClientSettings
-from connectors.kafka.consumers import latest_offsets
+from connectors.kafka.consumers import RepeatedEnds
 from connectors.kafka.errors import UNANSWERED, cause
 from connectors.match_time import LOOK_S, matches_within
 from connectors.source import source_errors
@@ -92,26 +92,42 @@ class SharedAnswers:
     def __init__(self, admin: Admin, consumer: Consumer, clock: Clock) -> None:
         self.admin = admin
         self._consumer = consumer
+        self._ends = RepeatedEnds(consumer)
         self._clock = clock
+        # The partitions that were refreshed last, and their topics.
+        self._partitions: Collection[TopicPartition] = ()
+        self._names: frozenset[str] = frozenset()
+        # The last ends without an error among them.
+        self._sound: _Offsets = {}
         self._answers = _ThreadsAnswers()
 
     def refresh(self, partitions: Collection[TopicPartition]) -> _Offsets:
         """Asks for the last stable offset of each partition, and for the topics if the last answer is old.
 
-        Returns the offsets.
+        Returns the offsets: the same object as long as `partitions` is, and none of them has moved.
         """
-        names, answers = frozenset(tp.topic for tp in partitions), self._answers
+        if partitions is not self._partitions:
+            self._partitions, self._names = partitions, frozenset(tp.topic for tp in partitions)
+        names, answers = self._names, self._answers
         if self.topics(names) is None:
             try:
                 answers.topics = self.admin.describe_each(names)
             except KafkaException as error:
                 answers.topics = dict.fromkeys(names, cause(error))
             answers.asked, answers.topics_at_ms = names, self._clock.monotonic_ms()
-        ends: _Offsets = latest_offsets(self._consumer, partitions, REQUEST_S)
+        answers.ends = self._asked(partitions)
+        return answers.ends
+
+    def _asked(self, partitions: Collection[TopicPartition]) -> _Offsets:
+        """Returns the offsets of `partitions`."""
+        ends: _Offsets = self._ends.ask(partitions, REQUEST_S)
+        if ends is self._sound:
+            return ends
         failed = next((answer for answer in ends.values() if isinstance(answer, KafkaError)), None)
-        if failed is not None and failed.code() not in UNANSWERED:  # nothing else says which partition's error it is
-            ends = self.admin.offsets_each(partitions, OffsetSpec.latest())
-        answers.ends = ends
+        if failed is None:
+            self._sound = ends
+        elif failed.code() not in UNANSWERED:  # nothing else says which partition's error it is
+            return self.admin.offsets_each(partitions, OffsetSpec.latest())
         return ends
 
     def topics(self, names: Collection[str]) -> _Topics | None:

@@ -72,6 +72,8 @@ _FOR_SPEED: Final = (
 docs/decisions/findings.md."""
 _METADATA: Final = "-XX:MetaspaceSize=256m"
 """A collection of everything, 0.2 s, would begin in the first micro-batch, as Spark's classes pass 21 MB."""
+_FIGURES: Final = "-XX:PerfDataSamplingInterval=1000"
+"""How often (ms) the JVM samples what `jstat` shows; by itself it wakes up twenty times a second for that alone."""
 _COLLECTOR: Final = "-XX:+UseParallelGC"
 """It works while ours wait, never at the same time; a JVM with two collectors in its options does not start."""
 _COLLECTORS: Final = re.compile(r"-XX:\+Use\w+GC\b")
@@ -101,12 +103,12 @@ DEFAULTS: Final[dict[str, str]] = {
     # Above this many files Spark would list them in a job of its own.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
     "spark.sql.parquet.compression.codec": "zstd",
-    JAVA_OPTIONS: f"{LOGGING} {_QUICK} {_METADATA} {_COLLECTOR}",
+    JAVA_OPTIONS: f"{LOGGING} {_QUICK} {_METADATA} {_FIGURES} {_COLLECTOR}",
     "spark.ui.showConsoleProgress": "false",
 }
 
 FOR_RECORDS: Final[dict[str, str]] = {
-    JAVA_OPTIONS: f"{LOGGING} {_FOR_SPEED} {_METADATA} {_COLLECTOR}",
+    JAVA_OPTIONS: f"{LOGGING} {_FOR_SPEED} {_METADATA} {_FIGURES} {_COLLECTOR}",
     EXECUTOR_OPTIONS: f"{_FOR_SPEED} {_METADATA}",
     "spark.sql.codegen.wholeStage": "true",
     "spark.sql.codegen.factoryMode": "FALLBACK",

@@ -14,7 +14,15 @@ import pytest
 from compactor.errors import FencedError, IngestError, StorageError
 from connectors.config.files import load_connector, load_worker
 from connectors.runtime import connector_task
-from connectors.runtime.connector_task import FENCE_CHECK_MS, IDLE_MS, WATCH_MS, WATCH_WORKED_MS, ConnectorTask
+from connectors.runtime.connector_task import (
+    FENCE_CHECK_MS,
+    IDLE_MS,
+    REPORT_MS,
+    WATCH_MS,
+    WATCH_WORKED_MS,
+    ConnectorTask,
+    TaskReport,
+)
 from connectors.runtime.stop import Stop
 from tests.support.cli import connector_file, worker_file
 from tests.support.clocks import ManualClock
@@ -33,8 +41,12 @@ class Running:
         self.components.engine.counts.return_value = {"records_read": 0}
         self.catalog = self.components.catalog = Mock(epoch=3)
         self.threads = (Mock(failure=None), Mock(failure=None))
-        report = lambda _: self.reported.append(self.clock.now_ms())  # noqa: E731
-        self.task = ConnectorTask(Mock(), worker, config, self.clock, Mock(), report, self.lock)
+        self.asked: list[bool] = []
+        self.task = ConnectorTask(Mock(), worker, config, self.clock, Mock(), self._take, self.lock)
+
+    def _take(self, report: TaskReport) -> None:
+        self.reported.append(self.clock.now_ms())
+        self.asked.append(report.asked)
 
     def watch(self) -> None:
         """Until it ends."""
@@ -64,6 +76,30 @@ def test_one_that_works_is_looked_at_less_often(running: Running) -> None:
     running.watch()
     gaps = [after - before for before, after in pairwise(running.reported)]
     assert gaps[:3] + gaps[-1:] == [WATCH_MS, WATCH_MS, WATCH_MS, WATCH_WORKED_MS]
+
+
+def test_a_report_that_has_not_changed_is_repeated_rarely(running: Running) -> None:
+    """What has changed, and a request, are reported with the next look; the supervisor looks for restarts if asked."""
+    running.task.worked = True
+    counted, asked = {4_000: 1, 9_000: 2}, {6_000}
+    counts: dict[str, int] = {"records_read": 0}
+
+    def count() -> dict[str, int]:
+        counts["records_read"] = counted.get(running.clock.now_ms(), counts["records_read"])
+        return dict(counts)
+
+    running.components.engine.counts.side_effect = count
+    running.components.requests.is_any_pending.side_effect = lambda: running.clock.now_ms() in asked
+
+    def refresh() -> None:
+        if running.clock.now_ms() > 3 * REPORT_MS:
+            running.stop.finish()
+
+    running.catalog.refresh.side_effect = refresh
+    running.watch()
+    changed = [(500, False), (4_000, False), (6_000, True), (7_000, False), (9_000, False)]
+    repeated = (9_000 + REPORT_MS, False)
+    assert list(zip(running.reported, running.asked, strict=True))[:6] == [*changed, repeated]
 
 
 def test_a_thread_that_ends_is_seen_at_once(running: Running) -> None:

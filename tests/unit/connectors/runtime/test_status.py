@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from compactor.errors import StorageError
 from connectors.errors import UnreachableError
-from connectors.runtime.status import ConnectorState, Status, failed, running, starting, stopped, waiting
+from connectors.operations.describe import STALE_MS
+from connectors.runtime.status import (
+    WRITE_EVERY_MS,
+    WRITE_IDLE_MS,
+    ConnectorState,
+    Status,
+    StatusFile,
+    failed,
+    read,
+    running,
+    starting,
+    stopped,
+    waiting,
+)
+from tests.support.clocks import ManualClock
+from tests.support.memory.storage import MemoryStorage
 
 
 @pytest.mark.parametrize(("worked", "left"), [(False, 7), (True, 0)])
@@ -51,3 +68,24 @@ def test_an_error_is_shown_without_secrets_and_plans() -> None:
     """What `describe` and the log show of a failure is a line or two, whatever a library has put into its text."""
     error = ValueError("sasl.password=hunter2 is refused\n=== Streaming Query ===\nLogical Plan: keyfold")
     assert failed(Status(), error, None).error == "sasl.password=[hidden] is refused"
+
+
+@pytest.mark.parametrize(("counts", "every_ms"), [(True, WRITE_EVERY_MS), (False, WRITE_IDLE_MS)])
+def test_the_status_of_an_idle_connector_is_written_more_rarely(counts: bool, every_ms: int) -> None:
+    """It is written often enough for `describe` in any case, and at once when the state changes."""
+    clock, storage = ManualClock(), MemoryStorage()
+    status, times = StatusFile(storage, clock), set[int]()
+    for second in range(60):
+        status.report({"records_read": second if counts else 7}, worked=True)
+        times.add(written_ms(storage))
+        clock.advance(1_000)
+    assert {after - before for before, after in pairwise(sorted(times))} == {every_ms}
+    assert 2 * every_ms < STALE_MS
+    status.show(stopped(status.current))
+    assert written_ms(storage) == clock.now_ms()
+
+
+def written_ms(storage: MemoryStorage) -> int:
+    content = read(storage)
+    assert content is not None
+    return content.updated_ms

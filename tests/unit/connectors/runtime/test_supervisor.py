@@ -130,11 +130,11 @@ class Runs:
         self._made.catalog = self.catalog
         ran_ms, error = self._plan.pop(0) if self._plan else (0, None)
         if self._comes_up:
-            report(TaskReport({}, self._made.worked))
+            report(TaskReport({}, self._made.worked, asked=True))
             self._during()
             self._clock.advance(ran_ms)
             self._made.worked = self._works
-            report(TaskReport({}, self._made.worked))
+            report(TaskReport({}, self._made.worked, asked=True))
         if error and not stop.is_set():
             raise error
 

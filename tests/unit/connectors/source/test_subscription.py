@@ -73,6 +73,16 @@ def test_nothing_new_is_no_offer(one: Subscribed) -> None:
     )
 
 
+def test_nothing_new_wakes_nobody(one: Subscribed) -> None:
+    """A plan that finds nothing leaves the portion the same object: an idle worker plans for each every few seconds."""
+    one.offered()
+    one.subscription.deliver(one.read())
+    one.subscription.taken(one.read())
+    before = one.portion
+    one.subscription.plan()
+    assert one.portion is before
+
+
 def test_an_offer_wakes_whoever_waits(one: Subscribed) -> None:
     """The connector's own thread sees a delivery at once, not when its time is over."""
     one.offered()

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
 import pytest
+from confluent_kafka import KafkaError
 
 from compactor.model.record import TopicPartition
 from connectors.config.topics import TopicPattern
@@ -148,3 +149,18 @@ def test_alone_each_question_is_a_request(sharing: Sharing) -> None:
     sharing.refresh(A0)
     assert (topics.log_ends([A0]).offsets, set(topics.named(["a"]))) == ({A0: 5}, {"a"})
     assert (len(sharing.brokers.described), len(sharing.brokers.asked)) == (2, 2)
+
+
+def test_ends_that_have_not_moved_are_the_same_object(sharing: Sharing) -> None:
+    """By that who asks knows it without a look at each partition; whatever is new is another one."""
+    both = frozenset((A0, A1))
+    first = sharing.shared.refresh(both)
+    assert sharing.shared.refresh(both) is first
+    sharing.brokers.ends[A0] = 50
+    moved = sharing.shared.refresh(both)
+    assert (first, moved) == ({A0: 5, A1: 6}, {A0: 50, A1: 6})
+    assert sharing.shared.refresh(frozenset((A0,))) == {A0: 50}
+    sharing.brokers.broken = True
+    assert all(isinstance(answer, KafkaError) for answer in sharing.shared.refresh(both).values())
+    sharing.brokers.broken = False
+    assert sharing.shared.refresh(both) == moved
