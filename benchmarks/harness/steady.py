@@ -28,7 +28,7 @@ from benchmarks.harness.topics import end_offsets, send
 _TICK_S: Final = 0.02
 _QUIET_S: Final = 1.0
 _LAST_S: Final = 20.0
-"""What comes later than this after the end is not seen: a program that is far behind would go on for long."""
+"""Seconds after the end of the load in which records are still seen: a program that is far behind takes long."""
 _STARTED_S: Final = 60.0
 _FLUSH_S: Final = 60.0
 _STAMP: Final = struct.Struct(">d")

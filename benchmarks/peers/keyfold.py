@@ -174,7 +174,7 @@ def _command(bootstrap: str, folder: Path, files: Sequence[Path], settings: Mapp
         "bootstrap.servers": bootstrap,
         "storage.location": str(folder / "storage"),
         "log.format": "json",
-        "listeners": "http://127.0.0.1:0",  # of another worker on the machine the measured one is independent
+        "listeners": "http://127.0.0.1:0",  # any free port: another worker may have the usual one
         **(settings or {}),
     }
     file = folder / "worker.json"

@@ -14,7 +14,7 @@ FEWEST: Final = 8
 """So many connectors may always have an offer that is read, taken or published. Fewer would leave two cores idle: an
 offer waits for a question, a micro-batch, disks and brokers for most of its time."""
 A_CORE: Final = 4
-"""As many for each core, in the same proportion."""
+"""Connectors for each core: half of FEWEST, which was measured on two cores."""
 LONG_MS: Final = 500
 """An offer that is older (ms) counts no more: what it waits for, a slow store or a broker, takes no processor. On two
 busy cores twenty connectors are done in 300 ms each."""

@@ -40,7 +40,7 @@ class StartAhead:
         self._given: tuple[str, Mapping[str, str]] | None = None
         """The master and the settings with which it was begun."""
         self._environment: Mapping[str, str] = {}
-        """What Spark's processes have of it."""
+        """The variables with which Spark's processes were started."""
         if text is not None and _is_plain(os.environ):
             # What hinders it, the start after the files have been checked says: they may be faulty as well.
             with suppress(Exception):

@@ -98,14 +98,7 @@ def _run(
 
     files = ConnectorFiles(config, paths)
     loaded = files.load()
-    listens = bool(config.listeners) and not once
-    if not (loaded or listens or (config.connectors_dir and not once)):
-        raise UsageError(
-            "There is no connector to run: no file is named.",
-            "Name connector files; a worker without them waits for connectors over REST, where it has listeners.",
-        )
-    if not (listens or once):
-        note("Nothing listens: the worker file has no listeners. There is no page, no REST and no /metrics.")
+    listens = _listens(config, has_connectors=bool(loaded), once=once)
     check_storage(config)
     bound = bind(config) if listens else ()
     log.info("starting", storage=worker_storage(config).location, connectors=[file.config.name for file in loaded])
@@ -128,6 +121,22 @@ def _run(
         ):
             code = worked.run(once=once, lives_on=lives_on)
     return worked, code, herder.connectors()
+
+
+def _listens(config: WorkerConfig, *, has_connectors: bool, once: bool) -> bool:
+    """Returns whether the worker listens, and says so if it could but does not.
+
+    Raises UsageError if it has no connectors, and none can come.
+    """
+    listens = bool(config.listeners) and not once
+    if not (has_connectors or listens or (config.connectors_dir and not once)):
+        raise UsageError(
+            "There is no connector to run: no file is named.",
+            "Name connector files; a worker without them waits for connectors over REST, where it has listeners.",
+        )
+    if not (listens or once):
+        note("Nothing listens: the worker file has no listeners. There is no page, no REST and no /metrics.")
+    return listens
 
 
 def say_listens(config: WorkerConfig, bound: Sequence[BoundListener], url: str) -> None:

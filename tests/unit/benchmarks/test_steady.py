@@ -33,6 +33,15 @@ def test_percentiles_are_exact_to_a_percent() -> None:
     assert latencies().slowest(("a", "b"), 0.5) == pytest.approx(5.0, rel=0.01)
 
 
+def test_records_that_were_read_together_count_each() -> None:
+    """Adding several at once is adding each."""
+    together, each = Latencies(), Latencies()
+    together.add("a", 10.5, 10.6, records=3)
+    for _ in range(3):
+        each.add("a", 10.5, 10.6)
+    assert together == each
+
+
 def test_a_topic_without_records_is_not_taken_for_a_fast_one() -> None:
     """Where nothing was read the percentile is infinite, and with it that of the slowest topic."""
     assert Latencies().percentile(0.5) == math.inf

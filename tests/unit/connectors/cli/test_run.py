@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ from tests.support.cli import (
     worker_file,
     write_json,
 )
+from tests.support.kafka import wait_until
 from tests.support.spark_standins import up
 
 
@@ -75,22 +77,53 @@ def test_a_storage_that_cannot_be_made_is_told_before_anything_begins(tmp_path: 
     assert 'storage.location: "/proc/nope" cannot be made in /proc' in result.stderr
 
 
-def test_a_start_of_spark_leaves_nothing_if_a_file_is_faulty(tmp_path: Path) -> None:
-    """However far it has come by then, no file of its own stays, and the message is that of the worker file alone."""
-    worker = write_json(tmp_path / "worker.json", {"bootstrap.servers": NOBODY, "nonsense": "x"})
+_JAVA = """#!/bin/sh
+case "$*" in *SparkSubmit*) echo $$ >{started} ;; esac
+exec {java} "$@"
+"""
+"""A `java` that writes the id of its process once it is to be Spark's JVM."""
+
+
+@pytest.fixture
+def spark_jvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file with the id of the process of Spark's JVM, as soon as one starts."""
+    started, java = tmp_path / "jvm", tmp_path / "home/bin/java"
+    java.parent.mkdir(parents=True)
+    java.write_text(_JAVA.format(started=started, java=find_java()), encoding="utf-8")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
+    return started
+
+
+def test_a_start_of_spark_is_ended_if_a_file_is_faulty(tmp_path: Path, spark_jvm: Path) -> None:
+    """Its JVM runs before the files are read, and leaves nothing; the message is that of the file alone."""
     (tmp_path / "tmp").mkdir()
+    connector = tmp_path / "connector.json"
+    os.mkfifo(connector)  # it is read once something is written
+    faulty = write_json(tmp_path / "faulty.json", {"nonsense": "x"})
     plain = {name: text for name, text in environment().items() if not name.startswith(("SPARK_", "PYSPARK_"))}
-    ran = subprocess.run(
-        command("run", connector_file(tmp_path), "--worker", worker),
+    worker = worker_file(tmp_path)
+    running = subprocess.Popen(
+        command("run", connector, "--worker", worker),
         env={**plain, "TMPDIR": str(tmp_path / "tmp")},
-        capture_output=True,
+        stderr=subprocess.PIPE,
         text=True,
-        check=False,
     )
-    assert ran.returncode == 3
-    assert "nonsense" in ran.stderr
-    assert all(line.startswith(("error: ", "next: ", "  ")) for line in ran.stderr.splitlines()), ran.stderr
+    try:
+        wait_until(lambda: spark_jvm.exists() and spark_jvm.read_text(encoding="utf-8"), "Spark's JVM starts", 40)
+        with connector.open("w", encoding="utf-8") as waited_for:
+            faulty.replace(connector)  # the next reading is of a file
+            waited_for.write(connector.read_text(encoding="utf-8"))
+        _, said = running.communicate(timeout=40)
+    finally:
+        running.kill()
+        running.wait()
+    assert running.returncode == 3
+    assert "nonsense" in said
+    assert all(line.startswith(("error: ", "next: ", "  ")) for line in said.splitlines()), said
     assert [path.name for path in (tmp_path / "tmp").iterdir() if "keyfold" in path.name] == []
+    jvm = int(spark_jvm.read_text(encoding="utf-8"))
+    wait_until(lambda: not Path(f"/proc/{jvm}/exe").exists(), "Spark's JVM has ended")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
