@@ -63,10 +63,6 @@ PRODUCER_DEFAULTS: Final[dict[str, Setting]] = {
     "message.max.bytes": 1_000_000_000,
     # Everything that goes wrong is raised; librdkafka's lines would only repeat it without the connector's name.
     "log_level": 2,
-    # Connected to all brokers at once, a producer finds its coordinator within 0.03 s. One that connects as it needs to
-    # asks a bootstrap server, drops it with its question if the brokers' names come meanwhile, and asks again after
-    # half a second: docs/decisions/speed.md. Most brokers hold a partition of an output anyway.
-    "enable.sparse.connections": False,
 }
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any
 
@@ -13,7 +11,7 @@ from confluent_kafka import Producer
 from connectors.config.connector import ConnectorConfig
 from connectors.config.worker import WorkerConfig
 from connectors.kafka.client_settings import ClientSettings
-from connectors.kafka.producers import LARGEST_BATCH, QUEUE, QUEUE_BYTES, initialised, settings, takes
+from connectors.kafka.producers import QUEUE, QUEUE_BYTES, settings, takes
 from tests.support.clients import client_settings
 
 
@@ -68,24 +66,3 @@ def test_only_what_somebody_has_set_bounds_the_queue(given: dict[str, str], kbyt
     connector = {"name": "c", "connector.class": "CompactedTopic", "topics": "t", **given}
     producer = ClientSettings.of(WorkerConfig(**worker), ConnectorConfig.model_validate(connector)).producer()
     assert producer.get(QUEUE) == kbytes
-
-
-@pytest.fixture
-def mock_broker() -> Iterator[str]:
-    """The address of a broker that librdkafka plays in this process."""
-    player = Producer({"bootstrap.servers": "127.0.0.1:1", "test.mock.num.brokers": 1, "log_level": 0})
-    broker = next(iter(player.list_topics(timeout=10).brokers.values()))
-    yield f"{broker.host}:{broker.port}"
-    del player
-
-
-def test_a_producer_finds_its_coordinator_at_once(mock_broker: str) -> None:
-    """It does not wait between its connections: the quickest of some takes milliseconds, not librdkafka's 50 ms."""
-    given = client_settings({"bootstrap.servers": mock_broker}).producer()
-
-    def seconds(number: int) -> float:
-        before = time.monotonic()
-        initialised(settings(given, f"c-{number}", LARGEST_BATCH))
-        return time.monotonic() - before
-
-    assert min(map(seconds, range(10))) < 0.04
