@@ -121,23 +121,32 @@ def to_arrow(messages: Sequence[Message], slots: Longs, offsets: Longs, partitio
     # One pass, and each pair is taken apart at once: no list of thousands of tuples.
     pairs = np.fromiter(chain.from_iterable(map(Message.timestamp, messages)), np.int64, 2 * size)
     kinds, stamps = pairs[::2], pairs[1::2]
-    # librdkafka counts 0 not available, 1 CreateTime, 2 LogAppendTime: each one more than Kafka's own id.
-    headers, odd = headers_of_all(messages)
+    keys = pa.array(list(map(Message.key, messages)), pa.binary())
+    values = pa.array(list(map(Message.value, messages)), pa.binary())
+    return batch_of(partitions.columns(slots), offsets, (stamps, kinds), (keys, values), headers_of_all(messages))
+
+
+def batch_of(
+    places: tuple[pa.Array, pa.Array],
+    offsets: Longs,
+    times: tuple[NDArray[Any], NDArray[Any]],
+    contents: tuple[pa.Array, pa.Array],
+    headers: tuple[Sequence[Any], Mapping[int, str]],
+) -> pa.RecordBatch:
+    """Makes a batch of `READ` of records given by columns: topics and partitions, offsets, times, keys and values.
+
+    `times` are ms and their kinds as librdkafka counts: 0 not available, 1 CreateTime, 2 LogAppendTime. Each is one
+    more than Kafka's own id. `headers` are those of each record, and by index why a record is rejected for its own.
+    """
+    (stamps, kinds), (pairs, odd), size = times, headers, len(offsets)
     rejected = pa.nulls(size, pa.string())
     if odd:
         rejected = pa.array([odd.get(number) for number in range(size)], pa.string())
-    columns = [
-        *partitions.columns(slots),
-        *(pa.array(offsets), pa.array(stamps), pa.array(kinds - 1, pa.int32())),
-        pa.array(list(map(Message.key, messages)), pa.binary()),
-        pa.array(list(map(Message.value, messages)), pa.binary()),
-        headers_column(headers),
-        rejected,
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=READ)
+    numbers = pa.array(offsets), pa.array(stamps), pa.array(kinds - 1, pa.int32())
+    return pa.RecordBatch.from_arrays([*places, *numbers, *contents, _headers(pairs), rejected], schema=READ)
 
 
-def headers_column(headers: Sequence[Any]) -> pa.Array:
+def _headers(headers: Sequence[Any]) -> pa.Array:
     """Makes the headers column: in their order, with duplicates and null values; empty if a record has none."""
     if not any(headers):
         return pa.ListArray.from_arrays(pa.array(np.zeros(len(headers) + 1, np.int32)), _pairs([]), type=HEADERS)

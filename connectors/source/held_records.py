@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from compactor.errors import DEFECT, IngestError
 from compactor.model.record import TopicPartition
 from connectors.kafka.message_queue import Messages
-from connectors.source.arrow_records import READ, Longs, PartitionSlots, headers_column
+from connectors.source.arrow_records import Longs, PartitionSlots, batch_of
 
 
 class Held(NamedTuple):
@@ -37,20 +37,11 @@ def to_arrow(messages: Messages, lows: Longs, highs: Longs, partitions: Partitio
         records, slots, offsets = records[keep], slots[keep], offsets[keep]
     if not records.size:
         return Held(delivered, None, slots, has_headers=False)
-    stamps, kinds = messages.times(records)
     headers, odd = messages.headers(records)
-    size = len(records)
-    rejected = (
-        pa.array([odd.get(number) for number in range(size)], pa.string()) if odd else pa.nulls(size, pa.string())
-    )
-    columns = [
-        *partitions.columns(slots),
-        *(pa.array(offsets), pa.array(stamps), pa.array(kinds - 1, pa.int32())),
-        *copied(messages.keys(records), messages.values(records)),
-        headers_column(headers or [None] * size),
-        rejected,
-    ]
-    return Held(delivered, pa.RecordBatch.from_arrays(columns, schema=READ), slots, bool(headers))
+    contents = copied(messages.keys(records), messages.values(records))
+    pairs = headers or [None] * len(records)
+    batch = batch_of(partitions.columns(slots), offsets, messages.times(records), contents, (pairs, odd))
+    return Held(delivered, batch, slots, bool(headers))
 
 
 def _slots(messages: Messages, records: Longs, partitions: PartitionSlots) -> Longs:

@@ -8,7 +8,7 @@ progress, as every connector goes on from its catalog. So connectors come and go
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count, starmap
 from typing import Final
 
@@ -162,7 +162,7 @@ class MicroBatches:
                 self._in_driver = not first
                 return self._plan(first)
             self._changed.wait_for(
-                lambda: run != self._run or self._closed or any(each.portion.claimable for each in self._subscriptions),
+                lambda: run != self._run or self._closed or self._offered(),
                 self._wait_s,
             )
             if run != self._run or self._closed:
@@ -170,7 +170,7 @@ class MicroBatches:
             claimed = [(each, offer) for each in self._subscriptions if (offer := each.claim())]
             if not claimed:
                 return start
-            self._in_driver = read_route.is_read_in_driver(sum(plan.size(offer.ranges) for _, offer in claimed))
+            self._in_driver = _is_for_driver(claimed)
             latest = self._plan(self._read_tasks(self._numbered(claimed)))
         hit("source.plan")
         return latest
@@ -184,7 +184,7 @@ class MicroBatches:
         with self._changed:
             self._changed.wait_for(lambda: not self._goes_on(number) or self._offered(), seconds)
             offered = self._offered() if self._goes_on(number) else []
-            if not read_route.is_read_in_driver(sum(plan.size(offer.ranges) for _, offer in offered)):
+            if not _is_for_driver(offered):
                 return []
             claimed = [(each, offer) for each, _ in offered if (offer := each.claim())]
             tasks = self._read_tasks(self._numbered(claimed)) if claimed else []
@@ -280,6 +280,11 @@ class MicroBatches:
         ranges = {portion: offer.ranges for portion, (_, offer) in numbered.items()}
         dealt = _deal(ranges, 1 if self._in_driver else self._tasks)
         return [ReadTask(tuple(starmap(portion_split, each.items())), bounded=True) for each in dealt]
+
+
+def _is_for_driver(offers: Iterable[tuple[Subscription, Offer]]) -> bool:
+    """Returns whether the driver reads what these connectors offer, by the offsets of all together."""
+    return read_route.is_read_in_driver(sum(plan.size(offer.ranges) for _, offer in offers))
 
 
 def _deal(ranges: Mapping[int, Sequence[SourceRange]], tasks: int) -> list[dict[int, list[SourceRange]]]:

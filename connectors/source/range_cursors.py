@@ -127,10 +127,7 @@ class RangeCursors:
         """Has the consumer read the active ranges, each from its position on."""
         self._is_to_assign, active = False, self.active()
         self._takes_at_once = self._at_once is not None and _left(active) >= self._at_once
-        if self._takes_at_once:
-            self._consumer.assign([cursor.partition for cursor in active], at_once=True)
-        else:
-            self._consumer.assign([cursor.partition for cursor in active])
+        self._consumer.assign([cursor.partition for cursor in active], at_once=self._takes_at_once)
 
     def poll(self, active: Iterable[RangeCursor], most: int, seconds: float) -> Poll:
         """Polls once, for at most `most` messages, and counts the records of each range.

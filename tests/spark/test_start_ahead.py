@@ -9,11 +9,17 @@ import sys
 from tests.support.cli import ROOT
 
 _SCRIPT = """
-from connectors.spark.session import close, end
+from connectors.spark.session import SparkStart, close, end
 from connectors.spark.start_ahead import StartAhead
 
-with StartAhead('{"bootstrap.servers": "h:1"}') as ahead:
-    begun = ahead._begun
+starts = []
+
+def start(*given):
+    starts.append(SparkStart(*given))
+    return starts[-1]
+
+with StartAhead('{"bootstrap.servers": "h:1"}', start) as ahead:
+    (begun,) = starts
     assert begun.wait(60) is not None
     taken = ahead.take("local[1]", {}, "auto")
     spark = taken.wait(60)

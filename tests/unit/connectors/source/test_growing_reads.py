@@ -58,7 +58,7 @@ class Alternating:
         self.consumer = self
         self._at: dict[int, int] = {}
 
-    def assign(self, partitions: list[Any]) -> None:
+    def assign(self, partitions: list[Any], *, at_once: bool = False) -> None:
         self._at = {each.partition: each.offset for each in partitions}
 
     def pause(self, partitions: list[Any]) -> None: ...

@@ -47,7 +47,7 @@ class Told:
         assert settings["enable.partition.eof"] is True
         self._left = list(what)
 
-    def assign(self, partitions: list[Any]) -> None:
+    def assign(self, partitions: list[Any], *, at_once: bool = False) -> None:
         assert [(one.partition, one.offset) for one in partitions] == [(0, 5)]
 
     def consume(self, _count: int, _timeout: float) -> list[Message]:
@@ -93,7 +93,7 @@ class Stuck:
     def __init__(self) -> None:
         self.consumer = self
 
-    def assign(self, partitions: list[Any]) -> None: ...
+    def assign(self, partitions: list[Any], *, at_once: bool = False) -> None: ...
 
     def pause(self, partitions: list[Any]) -> None: ...
 
