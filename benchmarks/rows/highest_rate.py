@@ -19,9 +19,9 @@ from benchmarks.peers.keyfold import running_connectors
 from benchmarks.rows.sustained import FIRST, KEYS, PARTITIONS, PARTS, minutes
 
 P99_S: Final = 2.0
-LADDER: Final = tuple(10_000 * 1.1**step for step in range(36))
-"""Rates in records per second, from 10,000 to 281,000: what falls behind by a tenth shows it within a minute."""
-_PROBE_S: Final = 75.0
+LADDER: Final = tuple(20_000 * 1.15**step for step in range(20))
+"""Rates in records per second, from 20,000 to 285,000: what falls behind by a seventh shows it within a minute."""
+_PROBE_S: Final = 60.0
 _SETTLE_S: Final = 15.0
 _BEHIND_S: Final = 15.0
 """A position that is not reached by then is further behind than `P99_S` allows: the window ends."""
