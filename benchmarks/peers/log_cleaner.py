@@ -1,6 +1,7 @@
 """Kafka's own log cleaner as a peer: it is made to clean a whole topic, and timed by what the broker logs of it.
 
-The lines are those of `LogCleaner.CleanerThread.recordStats`.
+A pass begins with the line of `Cleaner.doClean` and ends with those of `LogCleaner.CleanerThread.recordStats`. Both are
+stamped in milliseconds; the seconds that the latter tell are rounded to tenths.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ from connectors.dev.embedded_kafka import EmbeddedKafka
 
 _PROPERTIES: Final = {
     "log.initial.task.delay.ms": "100",
-    "log.cleaner.backoff.ms": "1000",
+    "log.cleaner.backoff.ms": "100",
     "log.cleaner.threads": "2",
     "log.index.size.max.bytes": str(10 << 20),
 }
-"""A shorter pause between passes, and a thread for each core; its buffer and its indexes are Kafka's defaults."""
+"""A thread for each core; its buffer and its indexes are Kafka's defaults.
+
+A thread looks for work at once, not after 15 s: so both begin on their logs at the same time."""
 _JAVA_OPTIONS: Final = (
     # As in Kafka's start script: the embedded broker's defaults start quickly, but run slowly.
     "-XX:TieredStopAtLevel=4",
@@ -42,10 +45,11 @@ _SMALLEST_SEGMENT: Final = 1 << 20
 _TIMEOUT_S: Final = 60.0
 _LONGEST_S: Final = 3_600.0
 _POLL_S: Final = 0.2
+_BEGUN: Final = re.compile(r"^\[(?P<at>[\dT:,-]+)\] INFO [^\n]*Beginning cleaning of log (?P<log>\S+)", re.MULTILINE)
 _PASS: Final = re.compile(
     r"^\[(?P<at>[\dT:,-]+)\] INFO [^\n]*\s+"
     r"Log cleaner thread \d+ cleaned log (?P<log>\S+) \(dirty section = \[(?P<start>\d+), (?P<end>\d+)\]\)\s+"
-    r"(?P<mb>[\d,.]+) MB of log processed in (?P<seconds>[\d,.]+) seconds"
+    r"(?P<mb>[\d,.]+) MB of log processed in [\d,.]+ seconds"
     r"(?:(?!Log cleaner thread).)*?Start size: [\d,.]+ MB \((?P<read>[\d,]+) messages\)"
     r"\s+End size: [\d,.]+ MB \((?P<kept>[\d,]+) messages\)",
     re.DOTALL | re.MULTILINE,
@@ -55,16 +59,16 @@ _PASS: Final = re.compile(
 class Pass(Struct, frozen=True, kw_only=True):
     """One pass over one partition, `log` being topic-partition, with the dirty section [start, end).
 
-    `read` and `kept` are records; `mb` is what it read, the dirty section twice; `seconds` are rounded to tenths, and
-    `until` is when it ended, in seconds since the epoch.
+    `read` and `kept` are records; `mb` is what it read, the dirty section twice; `since` and `until` are when it began
+    and ended, in seconds since the epoch, to the millisecond.
     """
 
     log: str
+    since: float
     until: float
     start: int
     end: int
     mb: float
-    seconds: float
     read: int
     kept: int
 
@@ -134,25 +138,37 @@ def _configure(broker: EmbeddedKafka, topic: str, settings: Mapping[str, str | N
 
 
 def passes(text: str) -> Iterator[Pass]:
-    """Parses the passes out of `text`, the log of a broker whose language is English, in order."""
+    """Parses the passes out of `text`, the log of a broker whose language is English, in order.
+
+    A pass of which the beginning was not logged is left out.
+    """
+    begun = [(found.start(), found["log"], _seconds(found["at"])) for found in _BEGUN.finditer(text)]
     for found in _PASS.finditer(text):
+        since = max((at for place, log, at in begun if log == found["log"] and place < found.start()), default=None)
+        if since is None:
+            continue
         plain = {name: text.replace(",", "") for name, text in found.groupdict().items() if name != "at"}
         yield Pass(
             log=plain["log"],
-            until=datetime.fromisoformat(found["at"].replace(",", ".")).timestamp(),
+            since=since,
+            until=_seconds(found["at"]),
             start=int(plain["start"]),
             end=int(plain["end"]),
             mb=float(plain["mb"]),
-            seconds=float(plain["seconds"]),
             read=int(plain["read"]),
             kept=int(plain["kept"]),
         )
 
 
+def _seconds(stamp: str) -> float:
+    """Returns the seconds since the epoch of the time of a line."""
+    return datetime.fromisoformat(stamp.replace(",", ".")).timestamp()
+
+
 def busy_seconds(found: Iterable[Pass]) -> float:
     """Returns the seconds in which at least one of the passes ran, each of which may be beside another."""
     busy, covered = 0.0, 0.0
-    for since, until in sorted((one.until - one.seconds, one.until) for one in found):
+    for since, until in sorted((one.since, one.until) for one in found):
         busy += max(0.0, until - max(since, covered))
         covered = max(covered, until)
     return busy

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from compactor.storage.base import Storage
 
-_WARM_UP: Final = 0.02
-"""Share of the data that both sides fold first, so that no JVM is cold."""
+_WARM_UP: Final = 0.1
+"""Share of the data that both sides fold first: then no JVM is cold, and both have touched memory before."""
 _NO_CLEANER: Final = {"log.cleaner.initial.delay.ms": "86400000"}
 """The worker only ingests and publishes: its cleaner would fold part of the data."""
 _NO_PREFOLD: Final = {"min.compaction.lag.ms": "1"}
@@ -42,7 +42,7 @@ def full_fold(_bootstrap: str) -> dict[str, float]:
 
     The broker is its own, started as for production, and its log can be read.
     """
-    data = named("small")
+    data = named("20M")
     topic, warm = (f"{stem}-{uuid4().hex[:6]}" for stem in ("fold", "warm"))
     with tempfile.TemporaryDirectory() as folder, cleaning_broker(Path(folder, "kafka")) as broker:
         fill(broker.bootstrap, warm, data.scaled(_WARM_UP))
