@@ -189,12 +189,12 @@ def test_many_partitions_are_read_by_several_consumers_each_topic_by_one(
     task: Task, filled: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each portion has all of its records, whoever read them; one of which a topic is another one now is missing."""
-    assigned: dict[int, set[str]] = {}
+    assigned: dict[consumers.AssignedConsumer, set[str]] = {}
     assign = consumers.AssignedConsumer.assign
 
-    def noted(one: consumers.AssignedConsumer, parts: list[TopicPartition]) -> None:
-        assigned.setdefault(id(one), set()).update(part.topic for part in parts)
-        assign(one, parts)
+    def noted(one: consumers.AssignedConsumer, parts: list[TopicPartition], **how: bool) -> None:
+        assigned.setdefault(one, set()).update(part.topic for part in parts)
+        assign(one, parts, **how)
 
     monkeypatch.setattr(consumers.AssignedConsumer, "assign", noted)
     topics = [filled(5 + number, 3) for number in range(4)]
