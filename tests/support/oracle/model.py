@@ -45,7 +45,7 @@ from tests.support.memory.journal import OutputTopic
 from tests.support.memory.offset_changer import live_keys
 from tests.support.oracle import retention
 from tests.support.oracle.filling import filled
-from tests.support.oracle.rebuilding import LostCatalog, begun_again, earlier_rows, last_offsets
+from tests.support.oracle.rebuilding import LostCatalog, begun_again, earlier_rows, last_offsets, outlived
 from tests.support.oracle.source import Source
 from tests.support.oracle.steps import Settings
 from tests.support.oracle.topic_filling import fill_topics
@@ -579,9 +579,10 @@ class Model:
             self.logs[tp].carry(before, carried, now_ms)
 
     def lose(self, lost: LostCatalog) -> None:
-        """Forgets the catalog, whose storage is lost."""
+        """Forgets the catalog, whose storage is lost, and which tombstones it had dropped: the output may have them."""
         self._lost, self._logs_lost = lost, self.logs
         self.logs, self.snapshots, self.state, self.scoped_otherwise = {}, {}, CatalogState(), set()
+        self.dead = set()
 
     def _restore(self, action: RestoreLog, now_ms: int) -> Iterator[str]:
         """Checks that a log has of the lost one what the output has, or begins again if that is not told by it."""
@@ -594,7 +595,6 @@ class Model:
         if begins_again and log.generation is not None:
             outputs = self.state.topics[tp.topic].outputs
             keys = live_keys(self._output().records.get(tp, ()), log.generation.output_offset or 0)
-            self.dead = {each for each in self.dead if each[0] != tp}
             self.logs[tp] = LogModel.of(self._source, tp, log.generation, keys, now_ms, outputs)
             if log.generation.first_end not in self._source.seen[tp] or log.generation.start != position.start:
                 yield f"{log.generation} begins, the source ended at {self._source.seen[tp]}"
@@ -604,13 +604,14 @@ class Model:
         earlier = earlier_rows(self._lost.positions, self._output(), tp)
         if kept != there | {row["offset"] for row in earlier}:
             yield f"{sorted(kept)} is there again, the output has {sorted(there)}, and {earlier} from before"
-        self.dead = {each for each in self.dead if each[0] != tp or each[1] >= 0}
         before = self._logs_lost[tp]
         mine = before.earlier if before.number > number and before.earlier is not None else before
         end = self._source.ends[tp] if self.state.is_of_topics else position.fold_end
         resumes_to = end if end is not None and end > position.offset else None
         self.logs[tp] = copy(mine)
         self.logs[tp].made_again(there, earlier, position, resumes_to, now_ms)
+        rows = (row for row in self.logs[tp].rows(0, position.offset) if row["offset"] in there)
+        self.dead |= {(tp, offset) for offset in outlived(rows, self._output(), tp.topic, self._source.identity)}
 
     def _set_rule(self, action: Reorder | Reidentify | Refill | Rescope) -> None:
         if isinstance(action, Reorder):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from msgspec import UNSET
@@ -115,3 +115,17 @@ def last_offsets(positions: Positions, output: OutputTopic, tp: TopicPartition) 
         last = last_of_each_key(counts).values()
         offsets |= {record.source_offset for record in last if record.tp == tp and not record.retires}
     return offsets
+
+
+def outlived(
+    there: Iterable[Row], output: OutputTopic, topic: str, identity: Callable[[bytes | None], bytes | None]
+) -> set[int]:
+    """Returns the offsets of those tombstones among `there` of which the output has the key live, in other bytes.
+
+    Such a tombstone was dropped before the record came that lives: otherwise it would have won, or that record retired
+    it.
+    """
+    places = (records for place, records in output.records.items() if place.topic == topic)
+    last = (record for records in places for record in last_of_each_key(records).values())
+    live = {identity(record.key) for record in last if record.value is not None}
+    return {row["offset"] for row in there if row["value"] is None and identity(row["key"]) in live}

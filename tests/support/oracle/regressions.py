@@ -5,7 +5,19 @@ from __future__ import annotations
 from typing import Final
 
 from tests.support.oracle import steps
-from tests.support.oracle.steps import Advance, Fold, FoldMethod, Ingest, Restart, Round, Settings, SourceRecord, Tick
+from tests.support.oracle.steps import (
+    Advance,
+    Fold,
+    FoldMethod,
+    Ingest,
+    OfTopics,
+    Rebuild,
+    Restart,
+    Round,
+    Settings,
+    SourceRecord,
+    Tick,
+)
 
 LARGE: Final = b"large enough for the rest to be counted anew"
 
@@ -38,6 +50,15 @@ def regressions(fold_method: FoldMethod) -> dict[str, list[steps.AnyStep]]:
             Ingest(tuple(SourceRecord(0, key, b"2", time=-500) for key in (b"e", b"f", b"g", b"h")), again=2),
             Round(),
             Fold(),
+        ],
+        "a rebuilt log has a tombstone that the lost one had dropped, and another log's late record is held for live": [
+            OfTopics(),
+            Restart(Settings(delete_retention=0, fold_method=fold_method)),
+            Ingest((SourceRecord(3, b"b", None),)),
+            Fold(),
+            Fold(),
+            Rebuild(),
+            Ingest((SourceRecord(4, b"b", b"2", time=-2000),)),
         ],
     }
 

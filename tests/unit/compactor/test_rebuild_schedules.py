@@ -15,6 +15,7 @@ from tests.support.memory.broker import OUTPUTS
 from tests.support.memory.journal import REFUSED
 from tests.support.memory.publisher import PublishFault, PublishStep
 from tests.support.oracle.histories import FIELD
+from tests.support.oracle.histories import RANK as HEADER
 from tests.support.oracle.oracle import Oracle
 from tests.support.oracle.output import apply_records
 from tests.support.oracle.snapshots import SnapshotReader
@@ -194,3 +195,31 @@ def test_what_retention_took_before_its_key_came_otherwise_is_retired_by_the_nex
     assert live(oracle)[0] == {b"aa": b"1", b"AA": b"1"}
     oracle.run([Ingest((last,))])
     assert live(oracle)[0] == {b"Aa": b"1"}
+
+
+DELETED_BY: Final = (("rank", b"\x00\x00\x00\x00\x00\x00\x00\x05"),)
+BEFORE_THAT: Final = (("rank", b"\x00\x00\x00\x00\x00\x00\x00\x03"),)
+
+
+@pytest.mark.parametrize("order", ["timestamp", HEADER, FIELD])
+@pytest.mark.parametrize(
+    ("of_topics", "place"),
+    [
+        pytest.param(True, 1, id="in another log of the topic"),
+        pytest.param(True, 0, id="in its log, of a topic"),
+        pytest.param(False, 0, id="in its log"),
+    ],
+)
+def test_a_late_record_loses_to_a_dropped_tombstone_that_the_output_has(
+    tmp_path: Path, order: str, place: int, *, of_topics: bool
+) -> None:
+    """The rebuilt log has the tombstone again, until it is dropped once more: then nothing tells of the deletion."""
+    oracle = Oracle(None, tmp_path, order=order, of_topics=of_topics)
+    begun: list[AnyStep] = [OfTopics()] if of_topics else []
+    deletion = SourceRecord(0, b"a", None, headers=DELETED_BY)
+    late = SourceRecord(place, b"a", b"late", time=-500, headers=BEFORE_THAT)
+    oracle.run([*begun, OrderedBy(order), Restart(Settings(delete_retention=0)), Ingest((deletion,)), Fold(), Fold()])
+    oracle.run([Rebuild(), Ingest((late,)), Fold(), Snapshot()])
+    assert live(oracle) == [{}, {}]
+    oracle.run([Fold(), Ingest((late,)), Snapshot()])
+    assert {key: value for table in live(oracle) for key, value in table.items()} == {b"a": b"late"}
