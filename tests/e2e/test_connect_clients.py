@@ -139,6 +139,7 @@ def test_kafkaconnect(worker: RestProcess, one: Deployment) -> None:
     assert one.name not in json.loads(kafkaconnect("list"))
 
 
+@pytest.mark.long  # test_kafka_connect_py is a client too
 def test_kafka_connect_healthcheck(worker: RestProcess, one: Deployment) -> None:
     """kafka-connect-healthcheck: healthy while all run, and unhealthy with the name of one that is FAILED."""
     assert worker.create(one).status_code == 201

@@ -47,6 +47,7 @@ def test_a_worker_killed_again_and_again_loses_nothing_and_repeats_nothing(
     assert deployment.caught_up()
 
 
+@pytest.mark.long  # the next test has an older one that is fenced
 def test_of_two_workers_the_older_ends_with_5(spark: SparkSession, deployment: Deployment) -> None:
     """A worker outlives a publish task that dies; idle, it finds out that another took over, and ends as fenced."""
     produce(deployment.bootstrap, deployment.topic, random_records(1, 100))

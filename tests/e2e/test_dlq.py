@@ -96,7 +96,11 @@ def test_letters_are_counted_shown_and_sent_back_until_it_is_too_often(spark: Sp
 
 
 @pytest.mark.parametrize(
-    "step", ["redrive.sent", pytest.param("redrive.offsets", marks=pytest.mark.long), "redrive.committed"]
+    "step",
+    [
+        "redrive.sent",
+        *(pytest.param(step, marks=pytest.mark.long) for step in ("redrive.offsets", "redrive.committed")),
+    ],
 )
 def test_a_run_that_is_killed_sends_nothing_twice_and_loses_nothing(
     spark: SparkSession, strict: Deployment, step: str

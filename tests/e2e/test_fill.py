@@ -46,7 +46,13 @@ def table(deployment: Deployment) -> dict[int, Any]:
     return {row["id"]: row for row in (json.loads(value) for value in values)}
 
 
-@pytest.mark.parametrize("local", [100_000, -1], ids=["this process", "Spark's tasks"])
+@pytest.mark.parametrize(
+    "local",
+    [
+        pytest.param(100_000, id="this process"),
+        pytest.param(-1, id="Spark's tasks", marks=pytest.mark.long),  # spark/test_publish.py publishes there
+    ],
+)
 def test_output_and_snapshot_have_the_last_value_that_was_there(
     spark: SparkSession, deployment: Deployment, local: int
 ) -> None:

@@ -92,6 +92,7 @@ def test_killed_before_the_positions_of_an_output_that_was_recreated(spark: Spar
     assert broken(ran) == []
 
 
+@pytest.mark.long  # test_killed_before_the_positions_of_an_output_that_was_recreated has a position of another one
 def test_a_catalog_that_was_set_back_begins_a_generation_that_was_never_there(
     spark: SparkSession, ran: Deployment
 ) -> None:

@@ -42,7 +42,7 @@ GOES_ON: Final = (WORKER, "tail customers", "--follow", "kafka")
 """Examples that Ctrl-C ends, by how they end or what they are."""
 IN_PROCESSES: Final = ("run", "restore", "rebuild", "delete", "package", "demo")
 """Commands that start a JVM, or that take a while: each is a process, as a reader's is."""
-LONG: Final = ("rebuild", "delete", "kafka", "package", "demo", "resync", "erase")
+LONG: Final = ("rebuild", "delete", "kafka", "package", "demo", "resync", "restore", "erase")
 OTHER_CODES: Final = {"erase verify": EXIT_PENDING}
 """The tombstones of an erasure wait for a day (delete.retention.ms)."""
 SNAPSHOT: Final = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{6}")

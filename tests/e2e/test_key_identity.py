@@ -163,6 +163,7 @@ def test_a_resync_applies_another_identity(
     assert "key_identity" not in read_snapshot(deployment)[0]
 
 
+@pytest.mark.long  # test_a_resync_applies_another_identity reads one anew
 def test_a_log_that_is_read_anew_leaves_one_encoding(spark: SparkSession, deployment: Deployment) -> None:
     """Of what the output had before too."""
     put(deployment, (SPACED[0], b"a"), (SPACED[1], b"b"))

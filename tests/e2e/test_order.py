@@ -43,7 +43,13 @@ def sent(deployment: Deployment) -> list[tuple[bytes | None, bytes | None]]:
     return [(each.key, each.value) for each in consume_all(deployment.bootstrap, deployment.output)]
 
 
-@pytest.mark.parametrize("local", [100_000, -1], ids=["this process", "Spark's tasks"])
+@pytest.mark.parametrize(
+    "local",
+    [
+        pytest.param(100_000, id="this process"),
+        pytest.param(-1, id="Spark's tasks", marks=pytest.mark.long),  # spark/test_publish.py publishes there
+    ],
+)
 def test_late_records_are_neither_sent_nor_kept(spark: SparkSession, deployment: Deployment, local: int) -> None:
     """Over restarts, and after full folds; output and snapshot agree, and the manifest names the order."""
     deployment.write(publish_local_max_records=local)
@@ -140,7 +146,7 @@ def event(number: int, lsn: int, *, deleted: bool = False) -> tuple[bytes, bytes
     return b"%d" % number, json.dumps({"schema": schema, "payload": {**rows, "source": {"lsn": lsn}}}).encode(), None
 
 
-@pytest.mark.parametrize("way", ["copy", "resync", "rebuild"])
+@pytest.mark.parametrize("way", [*(pytest.param(way, marks=pytest.mark.long) for way in ("copy", "resync")), "rebuild"])
 def test_a_damaged_file_that_decides_is_named_with_the_ways_on(
     spark: SparkSession, deployment: Deployment, way: str
 ) -> None:

@@ -171,6 +171,7 @@ def test_a_loss_is_stated_and_must_be_accepted(spark: SparkSession, lost: Deploy
     assert [one["lost_offsets"] for one in described["partitions"]] == [7, 0]
 
 
+@pytest.mark.long  # test_generations.py has a change that stands
 def test_a_rebuild_that_stands_is_told_though_an_error_follows(
     spark: SparkSession, lost: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,8 +267,8 @@ def _a_position_by_hand(spark: SparkSession, deployment: Deployment) -> None:
     ("before", "said"),
     [
         (_nothing_lost, "nothing is lost"),
-        (_recreated_output, "it is gone, or was recreated"),
-        (_a_position_by_hand, "was not committed by keyfold"),
+        pytest.param(_recreated_output, "it is gone, or was recreated", marks=pytest.mark.long),
+        pytest.param(_a_position_by_hand, "was not committed by keyfold", marks=pytest.mark.long),
     ],
 )
 def test_what_cannot_be_rebuilt(spark: SparkSession, lost: Deployment, before: Any, said: str) -> None:
@@ -411,6 +412,7 @@ def test_a_rebuild_that_ends_before_its_positions_count_is_begun_again(
     assert shrunk.violations() == []
 
 
+@pytest.mark.long  # test_an_owner_that_wakes_up_commits_nothing_whatever_its_id is alike
 def test_a_worker_shuts_out_the_ids_that_positions_name_and_its_catalog_does_not_have(
     spark: SparkSession, shrunk: Deployment
 ) -> None:

@@ -60,6 +60,7 @@ def test_ghosts_are_swept(spark: SparkSession, deployment: Deployment, again_ms:
     assert broken(deployment) == []
 
 
+@pytest.mark.long  # test_ghosts_are_swept has a time of all partitions
 def test_an_offset_of_a_partition(spark: SparkSession, deployment: Deployment, again_ms: int) -> None:
     """The other partition stays as it is; what was not read is a loss that is told."""
     produce(deployment.bootstrap, deployment.topic, [ToSend(0, b"row 2", b"later")])

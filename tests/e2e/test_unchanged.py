@@ -31,7 +31,13 @@ def sent(deployment: Deployment) -> list[tuple[bytes | None, bytes | None]]:
     return [(each.key, each.value) for each in consume_all(deployment.bootstrap, deployment.output)]
 
 
-@pytest.mark.parametrize("local", [100_000, -1], ids=["this process", "Spark's tasks"])
+@pytest.mark.parametrize(
+    "local",
+    [
+        pytest.param(100_000, id="this process"),
+        pytest.param(-1, id="Spark's tasks", marks=pytest.mark.long),  # spark/test_publish.py publishes there
+    ],
+)
 def test_what_the_output_has_already_is_not_sent(spark: SparkSession, deployment: Deployment, local: int) -> None:
     """Over restarts, and behind full folds; the snapshot has the last record, with its own offset."""
     deployment.write(publish_local_max_records=local)
