@@ -19,7 +19,8 @@ pytestmark = pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "step",
     [
-        pytest.param(step, marks=[pytest.mark.selected] if step in SELECTED else [])
+        # make long has the selected one: e2e/test_scope.py kills a worker while it publishes
+        pytest.param(step, marks=[pytest.mark.selected, pytest.mark.long] if step in SELECTED else [])
         for step in (*PUBLISHING, *CHANGING, *CLEANING)
     ],
 )

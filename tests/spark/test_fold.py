@@ -33,6 +33,8 @@ from tests.support.engine import (
 )
 
 KEYS = [b"", b"\x00", b"\x00\x00", b"a", b"ab", b"abc", b"\xff", b"\xff\xfe", b"a" * 300]
+FURTHER = ((1, 1), (1, 2), (3, 0), (3, 2), (40, 0), (40, 1))
+"""Partitions and seeds; each of both is in a case that is tried each time."""
 
 
 def collected(frame: DataFrame) -> list[Row]:
@@ -56,8 +58,13 @@ def with_batches(storage: LocalStorage, state: CatalogState, batches: Sequence[l
     return state
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("partitions", [1, 3, 40])
+@pytest.mark.parametrize(
+    ("partitions", "seed"),
+    [
+        *zip((1, 3, 40), range(3), strict=True),
+        *(pytest.param(partitions, seed, marks=pytest.mark.long) for partitions, seed in FURTHER),
+    ],
+)
 def test_survivors_equal_the_model(spark: SparkSession, storage: LocalStorage, seed: int, partitions: int) -> None:
     """Over any offset range of any partitions, what survives is what a dict keeps: the last record of every key."""
     batches = [random_rows(100 * seed + n, partitions, n * 20, n * 20 + 20) for n in range(3)]
