@@ -25,13 +25,24 @@ except KeyfoldError as error:
 @pytest.mark.parametrize(
     ("settings", "variables", "said"),
     [
-        ({"spark.driver.memory": "1x"}, {}, "Invalid maximum heap size"),
-        ({"spark.driver.memory": "128m"}, {}, "System memory"),
-        ({"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=x"}, {}, "VM option 'TieredStopAtLevel=x'"),
-        ({}, {"PYSPARK_SUBMIT_ARGS": "--nonsense pyspark-shell"}, "Unrecognized option: --nonsense"),
-        ({}, {"PYSPARK_SUBMIT_ARGS": "--version"}, "Spark's JVM has not started"),
+        pytest.param({"spark.driver.memory": "1x"}, {}, "Invalid maximum heap size", id="heap"),
+        pytest.param({"spark.driver.memory": "128m"}, {}, "System memory", id="small heap", marks=pytest.mark.long),
+        pytest.param(
+            {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=x"},
+            {},
+            "VM option 'TieredStopAtLevel=x'",
+            id="option",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            {},
+            {"PYSPARK_SUBMIT_ARGS": "--nonsense pyspark-shell"},
+            "Unrecognized option: --nonsense",
+            id="argument",
+            marks=pytest.mark.long,
+        ),
+        pytest.param({}, {"PYSPARK_SUBMIT_ARGS": "--version"}, "Spark's JVM has not started", id="no session"),
     ],
-    ids=["heap", "small heap", "option", "argument", "no session"],
 )
 def test_a_jvm_that_does_not_start_says_why(settings: dict[str, str], variables: dict[str, str], said: str) -> None:
     """One line of all that it wrote is the error, without a stack trace; a JVM that ends without is not waited for."""

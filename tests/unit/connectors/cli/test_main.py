@@ -133,7 +133,7 @@ def test_the_environment_can_stand_for_the_worker_file(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("command", ["describe", "validate"])
+@pytest.mark.parametrize("command", ["describe", pytest.param("validate", marks=pytest.mark.long)])
 def test_an_unknown_variable_is_a_warning(tmp_path: Path, command: str) -> None:
     """It ends no command: it is named on stderr, with the nearest that there is."""
     files = connector_file(tmp_path), "--worker", worker_file(tmp_path)

@@ -151,8 +151,13 @@ PROTOBUF: Final = {
         b"\0\x0a\xc0\x9a\x0c" + b"\x01" * 200_000),
     "a oneof of many messages": (_oneof(), b"\0" + b"\x0a\x02\x08\x01" * 20_000),
 }  # fmt: skip
-FURTHER: Final = {"a map of fifty records around a boolean", "a field of fifty records around a boolean"}
-"""Left to `make long`, as further cases of "fifty records around a boolean"."""
+FURTHER: Final = {
+    "a map of fifty records around a boolean",
+    "a field of fifty records around a boolean",
+    "fifteen empty records next to a boolean",
+    "parameters that are used often",
+}
+"""Left to `make long`, as further cases of "fifty records around a boolean" and "an enum that is used often"."""
 CASES: Final = [
     pytest.param(kind, name, *case, id=f"{kind.KIND} {name}", marks=[pytest.mark.long] if name in FURTHER else [])
     for kind, cases in ((AvroConverter, AVRO), (JsonSchemaConverter, JSON), (ProtobufConverter, PROTOBUF))
@@ -174,14 +179,19 @@ def test_what_a_schema_repeats_is_refused_before_it_is_made(
 @pytest.mark.parametrize(
     ("schema", "data", "members"),
     [
-        ({"type": "array", "items": _nested(1)}, _elements(50_000), 50_000),
-        ({"type": "array", "items": _record("R", *((f"f{number}", ["null", "int"]) for number in range(300)))},
-         varint(2_000) + b"\0" * 600_001, 2_000),
-        ({"type": "map", "values": _nested(5)},
-         varint(10_000) + b"".join(b"\x08%04d\1" % number for number in range(10_000)) + b"\0", 10_000),
-        ({"type": "array", "items": ["null", _nested(50)]}, varint(60_000) + b"\0" * 60_001, 60_000),
+        pytest.param(
+            {"type": "array", "items": _nested(1)}, _elements(50_000), 50_000, id="small records"),
+        pytest.param(
+            {"type": "array", "items": _record("R", *((f"f{number}", ["null", "int"]) for number in range(300)))},
+            varint(2_000) + b"\0" * 600_001, 2_000, id="fields that are null", marks=pytest.mark.long),
+        pytest.param(
+            {"type": "map", "values": _nested(5)},
+            varint(10_000) + b"".join(b"\x08%04d\1" % number for number in range(10_000)) + b"\0", 10_000,
+            id="a map of records", marks=pytest.mark.long),
+        pytest.param(
+            {"type": "array", "items": ["null", _nested(50)]}, varint(60_000) + b"\0" * 60_001, 60_000,
+            id="records that are null"),
     ],
-    ids=["small records", "fields that are null", "a map of records", "records that are null"],
 )  # fmt: skip
 def test_what_takes_no_more_than_its_bytes_may_is_read(schema: Any, data: bytes, members: int) -> None:
     """A list of as many bytes passes if they do not stand for many objects each."""
