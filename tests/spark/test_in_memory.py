@@ -38,7 +38,7 @@ def files_of(storage: LocalStorage, ranges: Sequence[OffsetRange]) -> in_memory.
     return found
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))])
 @pytest.mark.parametrize("partitions", [1, 40])
 def test_it_leaves_what_the_fold_on_spark_leaves(
     spark: SparkSession, storage: LocalStorage, seed: int, partitions: int

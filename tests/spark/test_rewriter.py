@@ -113,7 +113,7 @@ def assert_alike(
         assert figures(ours) == figures(theirs)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     "keep",
     [RecordFilter(horizons=(700, 800, 900), now_ms=NOW), RecordFilter(), RecordFilter(by_key=False)],
@@ -130,7 +130,7 @@ def test_tasks_leave_what_sparks_fold_leaves(
     assert_alike(storage, ranges, in_tasks, on_spark)
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))])
 @pytest.mark.parametrize(
     "keep", [RecordFilter(horizons=(700, 800, 900), now_ms=NOW), RecordFilter()], ids=["full fold", "merge"]
 )

@@ -53,7 +53,7 @@ def with_headers(records: int, each: int) -> pa.RecordBatch:
     ("form", "scale", "number"),
     [
         ("BASE64", "0", "1e999"),
-        ("NUMERIC", "997", "1"),
+        pytest.param("NUMERIC", "997", "1", marks=pytest.mark.long),
         pytest.param("BASE64", "997", "1", marks=pytest.mark.long),
         pytest.param("NUMERIC", "0", "1e999", marks=pytest.mark.long),
     ],

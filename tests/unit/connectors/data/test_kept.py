@@ -119,7 +119,12 @@ def test_records_that_each_bring_a_schema_fill_no_memory() -> None:
     ("kind", "schema", "data"),
     [
         (AvroConverter, {"type": "record", "name": "R", "fields": [], "doc": "x" * LONG}, b""),
-        (JsonSchemaConverter, {"type": "object", "properties": {}, "title": "x" * LONG}, b"{}"),
+        pytest.param(
+            JsonSchemaConverter,
+            {"type": "object", "properties": {}, "title": "x" * LONG},
+            b"{}",
+            marks=pytest.mark.long,
+        ),
         (JsonSchemaConverter, {"type": "object", "properties": {}, "title": "x" * LONG}, b"{"),
     ],
 )
@@ -154,10 +159,27 @@ def test_schemas_that_are_written_fill_no_memory() -> None:
     assert _room(record) < ROOM
 
 
-@pytest.mark.parametrize("refers", [lambda number: [number + 1], lambda _: range(1, 2 * MOST_REFERENCES)])
-@pytest.mark.parametrize("kind", [AvroConverter, JsonSchemaConverter, ProtobufConverter])
+def _next(number: int) -> Iterable[int]:
+    return [number + 1]
+
+
+def _a_thousand(_: int) -> Iterable[int]:
+    return range(1, 2 * MOST_REFERENCES)
+
+
+@pytest.mark.parametrize(
+    ("kind", "refers"),
+    [
+        (AvroConverter, _next),
+        (JsonSchemaConverter, _next),
+        (ProtobufConverter, _next),
+        (AvroConverter, _a_thousand),
+        pytest.param(JsonSchemaConverter, _a_thousand, marks=pytest.mark.long),
+        pytest.param(ProtobufConverter, _a_thousand, marks=pytest.mark.long),
+    ],
+)
 def test_a_registry_with_ever_new_references_is_asked_a_bounded_number_of_times(
-    refers: Callable[[int], Iterable[int]], kind: type[RegisteredConverter]
+    kind: type[RegisteredConverter], refers: Callable[[int], Iterable[int]]
 ) -> None:
     """Each of its answers may refer to another that it has not told of yet, or to a thousand."""
     registry = MemoryRegistry()

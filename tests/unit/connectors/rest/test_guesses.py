@@ -91,8 +91,15 @@ def _asked_from_elsewhere(worker: RestWorker, name: str) -> int:
         return client.get("/connectors").status_code
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.1.{}"], ids=["one address", "many addresses"])
-@pytest.mark.parametrize("name", ["ann", "eve{}"])
+@pytest.mark.parametrize(
+    ("name", "address"),
+    [
+        pytest.param("ann", "127.0.0.1", id="ann-one address"),
+        pytest.param("eve{}", "127.0.1.{}", id="eve{}-many addresses"),
+        pytest.param("ann", "127.0.1.{}", id="ann-many addresses", marks=pytest.mark.long),
+        pytest.param("eve{}", "127.0.0.1", id="eve{}-one address", marks=pytest.mark.long),
+    ],
+)
 def test_who_comes_from_elsewhere_is_let_in(secured: RestWorker, users: Path, name: str, address: str) -> None:
     """Whatever names are guessed for, the own one too; each time a password that was not checked before."""
     with guessing(secured, name.format, address) as refused:
