@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from compactor.ingest.rewrite import parts_by_log
 from compactor.model.log import Run
-from compactor.model.record import TopicPartition
+from compactor.model.record import KEY_IDENTITY, TopicPartition, as_compared
 from compactor.runs.file_stats import FileStats, level0_run
 from compactor.runs.reader import read_file_range
 from compactor.runs.scan import FileRange
@@ -18,16 +18,23 @@ from compactor.runs.writer import RunTarget, write
 from compactor.storage.base import Storage
 
 _FAILPOINT: Final = "rebuild.write"
+_COMPARED: Final = ("offset", "key", KEY_IDENTITY)
 
 
 class Pieces:
     """Keeps what each output partition has of each log as a piece in files of `target`.
 
     With one winner per key over a topic an output partition has records of all logs. It is read once for all of them.
+
+    `holds_tombstones`: keys have an identity, too. Then a tombstone waits in memory for `settle`, as its key may live
+    in other bytes, in any output partition.
     """
 
-    def __init__(self, target: RunTarget) -> None:
+    def __init__(self, target: RunTarget, *, holds_tombstones: bool = False) -> None:
         self._target = target
+        self._holds_tombstones = holds_tombstones
+        # By output partition its tombstones; `add` appends, `settle` takes them.
+        self._tombstones: list[list[pa.RecordBatch]] = []
         # By log the files of each of its pieces; `add` appends.
         self._pieces: dict[TopicPartition, list[list[FileStats]]] = {}
         # By log the files of its records of earlier generations; `add_earlier` appends.
@@ -38,8 +45,43 @@ class Pieces:
 
         Raises StorageError.
         """
+        self._write(self._without_tombstones(records) if self._holds_tombstones else records)
+
+    def _write(self, records: Iterable[pa.RecordBatch]) -> None:
         for tp, parts in parts_by_log(write(records, self._target, _FAILPOINT)).items():
             self._pieces.setdefault(tp, []).append(sorted(parts, key=lambda part: part.file.first))
+
+    def _without_tombstones(self, records: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        own: list[pa.RecordBatch] = []
+        self._tombstones.append(own)
+        for batch in records:
+            is_tombstone = pc.is_null(batch["value"])
+            own += _if_any(batch.filter(is_tombstone))
+            yield from _if_any(batch.filter(pc.invert(is_tombstone)))
+
+    def settle(self) -> None:
+        """Adds the tombstones that wait, once all output partitions are there, but those of keys that live.
+
+        While the lost catalog kept such a tombstone it won over the record by which the key lives, or that record
+        retired it. So the catalog had dropped it. In a log it would win again, and take from snapshots what readers
+        have. Raises StorageError.
+        """
+        waiting, self._tombstones = [own for own in self._tombstones if own], []
+        if not waiting:
+            return
+        asked = pc.unique(pa.concat_arrays([as_compared(batch)["key"] for own in waiting for batch in own]))
+        live = self._written_of(asked)
+        for own in waiting:
+            stays = (batch.filter(pc.invert(pc.is_in(as_compared(batch)["key"], live))) for batch in own)
+            self._write(kept for batch in stays for kept in _if_any(batch))
+
+    def _written_of(self, keys: pa.Array) -> pa.Array:
+        """Returns those of `keys`, as compared, of which a record was written."""
+        written = [part for pieces in self._pieces.values() for parts in pieces for part in parts]
+        written += [part for parts in self._earlier.values() for part in parts]
+        batches = _read(self._target.storage, written, _COMPARED)
+        compared = (as_compared(batch)["key"] for batch in batches)
+        return pa.concat_arrays([pa.array([], pa.binary()), *(own.filter(pc.is_in(own, keys)) for own in compared)])
 
     def add_earlier(self, records: Iterable[pa.RecordBatch]) -> None:
         """Writes `records` (record.RUN), at falling offsets below 0: keys that live by an earlier generation.
@@ -75,10 +117,17 @@ def _turned(records: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch | None
         yield None
 
 
-def _read(storage: Storage, parts: Sequence[FileStats]) -> Iterator[pa.RecordBatch]:
+def _if_any(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+    return [batch] if batch.num_rows else []
+
+
+def _read(
+    storage: Storage, parts: Sequence[FileStats], columns: Sequence[str] | None = None
+) -> Iterator[pa.RecordBatch]:
     for part in parts:
         file = part.file
-        yield from read_file_range(storage, FileRange(tp=part.tp, file=file, start=file.first, end=file.last + 1))
+        own = FileRange(tp=part.tp, file=file, start=file.first, end=file.last + 1)
+        yield from read_file_range(storage, own, columns)
 
 
 def merged(streams: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:

@@ -306,7 +306,8 @@ class Rebuilder:
         bounds = {log.partition: Bound(log.position.generation, log.position.offset) for log in lost}
         spread = sum(log.has_output for log in lost) if self._is_of_topics else None
         records = self._output_records(topic, bounds, spread)
-        pieces, logs = Pieces(self._target(now_ms)), list[LostLog]()
+        holds_tombstones = self._is_of_topics and self._catalog.state.key_identity is not None
+        pieces, logs = Pieces(self._target(now_ms), holds_tombstones=holds_tombstones), list[LostLog]()
         is_sent_in_part = self._is_of_topics and any(log.position.fold_end is not None for log in lost)
         for log in lost:
             logs.append(log)
@@ -318,6 +319,7 @@ class Rebuilder:
             else:
                 pieces.add(records.rows(log.partition, last.offsets))
                 pieces.add_earlier(records.earlier_rows(log.partition, last.earlier))
+        pieces.settle()
         return self._checked(logs, accepts_loss=accepts_loss), pieces
 
     def _output_records(self, topic: str, bounds: Mapping[int, Bound], spread: int | None) -> OutputRecords:

@@ -601,6 +601,9 @@ class Model:
             return
         kept = {offset for run in log.runs for offset in self._offsets_of(tp, run)}
         there = last_offsets(self._lost.positions, self._output(), tp)
+        if self.state.is_of_topics:
+            rows = [row for row in self._source.between(tp, 0, position.offset) if row["offset"] in there]
+            there -= outlived(rows, self._output(), tp.topic, self._source.identity)
         earlier = earlier_rows(self._lost.positions, self._output(), tp)
         if kept != there | {row["offset"] for row in earlier}:
             yield f"{sorted(kept)} is there again, the output has {sorted(there)}, and {earlier} from before"
@@ -610,8 +613,6 @@ class Model:
         resumes_to = end if end is not None and end > position.offset else None
         self.logs[tp] = copy(mine)
         self.logs[tp].made_again(there, earlier, position, resumes_to, now_ms)
-        rows = (row for row in self.logs[tp].rows(0, position.offset) if row["offset"] in there)
-        self.dead |= {(tp, offset) for offset in outlived(rows, self._output(), tp.topic, self._source.identity)}
 
     def _set_rule(self, action: Reorder | Reidentify | Refill | Rescope) -> None:
         if isinstance(action, Reorder):

@@ -7,6 +7,7 @@ from typing import Final
 from tests.support.oracle import steps
 from tests.support.oracle.steps import (
     Advance,
+    AnyCase,
     Fold,
     FoldMethod,
     Ingest,
@@ -15,6 +16,7 @@ from tests.support.oracle.steps import (
     Restart,
     Round,
     Settings,
+    Snapshot,
     SourceRecord,
     Tick,
 )
@@ -59,6 +61,18 @@ def regressions(fold_method: FoldMethod) -> dict[str, list[steps.AnyStep]]:
             Fold(),
             Rebuild(),
             Ingest((SourceRecord(4, b"b", b"2", time=-2000),)),
+        ],
+        "a tombstone that the lost catalog had dropped takes a key from snapshots that lives in other bytes": [
+            AnyCase(),
+            OfTopics(),
+            Restart(Settings(delete_retention=0, fold_method=fold_method)),
+            Ingest((SourceRecord(3, b"b", None),)),
+            Fold(),
+            Fold(),
+            Ingest((SourceRecord(4, b"B", b"2", time=-2000),)),
+            Rebuild(),
+            Fold(),
+            Snapshot(),
         ],
     }
 

@@ -223,3 +223,21 @@ def test_a_late_record_loses_to_a_dropped_tombstone_that_the_output_has(
     assert live(oracle) == [{}, {}]
     oracle.run([Fold(), Ingest((late,)), Snapshot()])
     assert {key: value for table in live(oracle) for key, value in table.items()} == {b"a": b"late"}
+
+
+@pytest.mark.parametrize("order", ["timestamp", HEADER, FIELD])
+@pytest.mark.parametrize("place", [pytest.param(1, id="in another log"), pytest.param(0, id="in its log")])
+def test_a_key_that_lives_in_other_bytes_than_its_dropped_tombstone_lives_in_a_rebuilt_topic(
+    tmp_path: Path, order: str, place: int
+) -> None:
+    """A snapshot has it, and the next record of the key, which the tombstone would beat, takes its place."""
+    oracle = Oracle(None, tmp_path, any_case=True, order=order, of_topics=True)
+    deletion = SourceRecord(0, b"a", None, headers=DELETED_BY)
+    record = SourceRecord(place, b"A", b"1", time=-500, headers=BEFORE_THAT)
+    begun: list[AnyStep] = [AnyCase(), OfTopics(), OrderedBy(order), Restart(Settings(delete_retention=0))]
+    oracle.run([*begun, Ingest((deletion,)), Fold(), Fold(), Ingest((record,)), Rebuild(), NOTHING_NEW, Snapshot()])
+    (taken,) = oracle.simulation.components.catalog.state.snapshots
+    rows = SnapshotReader(oracle.simulation.shelf).load(taken).rows
+    assert {row["key"]: row["value"] for row in rows} == {b"A": b"1"}
+    oracle.run([Ingest((record._replace(key=b"a", value=b"2"),)), Fold(), Snapshot()])
+    assert {key: value for table in live(oracle) for key, value in table.items()} == {b"a": b"2"}

@@ -76,6 +76,60 @@ def test_records_of_earlier_generations_lead_a_log() -> None:
     assert pieces.lead(TopicPartition("t", 1), 3, 7) is None
 
 
+def lower_case(made: pa.RecordBatch, keys: Sequence[bytes], values: Sequence[bytes | None]) -> pa.RecordBatch:
+    """Returns records with these keys, which are compared in lower case, and values."""
+    columns = {"key": keys, "key_identity": [key.lower() for key in keys], "value": values}
+    for name, column in columns.items():
+        made = made.set_column(made.schema.get_field_index(name), name, pa.array(column, pa.binary()))
+    return made
+
+
+def of_identities(*, earlier: bool = False) -> tuple[MemoryStorage, Pieces]:
+    """Returns pieces of two output partitions: key a is deleted in the first, and lives as A in the second."""
+    storage = MemoryStorage()
+    target = RunTarget(storage=storage, prefix="1-rebuild", max_bytes=1 << 20, arrived_ms=7)
+    pieces = Pieces(target, holds_tombstones=True)
+    pieces.add(iter([lower_case(rows((0, 1), (0, 2), (0, 5)), (b"a", b"b", b"c"), (None, None, b"1"))]))
+    if earlier:
+        pieces.add(iter([lower_case(rows((1, 3)), (b"D",), (None,))]))
+        pieces.add_earlier(iter([lower_case(rows((1, -3)), (b"A",), (b"1",))]))
+    else:
+        pieces.add(iter([lower_case(rows((0, 3), (1, 4)), (b"D", b"A"), (None, b"1"))]))
+    return storage, pieces
+
+
+def kept_offsets(storage: MemoryStorage, pieces: Pieces, number: int) -> list[int]:
+    """Returns the offsets of the records that the log of a partition gets."""
+    tp = TopicPartition("t", number)
+    runs = [run for run in (pieces.lead(tp, 0, 7), pieces.run(tp, 0, 10, 7)) if run is not None]
+    kept = (read(storage, OffsetRange(tp=tp, start=run.start, end=run.end, runs=(run,))) for run in runs)
+    return [offset for batches in kept for batch in batches for offset in batch["offset"].to_pylist()]
+
+
+def test_a_tombstone_of_a_key_that_lives_in_other_bytes_is_left_out() -> None:
+    """Other tombstones are not, in whatever output partition they are; each log has its records by offset."""
+    storage, pieces = of_identities()
+    pieces.settle()
+    assert [kept_offsets(storage, pieces, number) for number in (0, 1)] == [[2, 3, 5], [4]]
+
+
+def test_a_key_that_lives_by_an_earlier_generation_lives() -> None:
+    """Readers have it, so its tombstone in other bytes is left out, too."""
+    storage, pieces = of_identities(earlier=True)
+    pieces.settle()
+    assert [kept_offsets(storage, pieces, number) for number in (0, 1)] == [[2, 5], [-3, 3]]
+
+
+def test_tombstones_stay_if_keys_are_compared_by_their_bytes() -> None:
+    """They are the last of their keys, so none of these lives; nothing waits, and one file is written."""
+    storage = MemoryStorage()
+    pieces = Pieces(RunTarget(storage=storage, prefix="1-rebuild", max_bytes=1 << 20, arrived_ms=7))
+    pieces.add(iter([rows((0, 1), (0, 2))]))
+    pieces.settle()
+    assert kept_offsets(storage, pieces, 0) == [1, 2]
+    assert len(storage.list("runs")) == 1
+
+
 @given(st.lists(st.lists(st.integers(0, 3), max_size=4), max_size=4), st.randoms())
 def test_streams_are_merged_by_offset(shape: list[list[int]], chance: Random) -> None:
     """Whatever batches they come in, also empty ones at the end of a stream."""
