@@ -214,7 +214,7 @@ class ConnectorTask:
     ) -> TaskComponents:
         """Takes steps T1 to T3 on the catalog with the id `known`, and makes the components of this run.
 
-        What `ahead` gives has them behind it.
+        With what `ahead` gives they are done.
         """
         self._observer.stage(self._connector.name, "taking over")
         self._claim.start = start.number

@@ -94,7 +94,6 @@ class Supervisor:
         tasks: TaskMaker = ConnectorTask,
         changers: Callable[..., OffsetChanger] = OffsetChanger,
         brokers_answer: Callable[[WorkerConfig, ConnectorConfig], bool] = restart_policy.brokers_answer,
-        aheads: Callable[..., TakeoverAhead] = TakeoverAhead,
     ) -> None:
         self.config = connector
         self.error: BaseException | None = None
@@ -109,7 +108,7 @@ class Supervisor:
         # its first run. Restarts by itself keep it, so that they take nothing from a process that came later.
         self._place = StartPlace(worker)
         # Ended by the first run, and by a stop before it.
-        self._ahead = aheads(worker, connector, clock)
+        self.ahead = TakeoverAhead(worker, connector, clock)
         # Whether the lock was this process's when it was last asked for.
         self._has_lock = False
         self._name = connector.name
@@ -156,7 +155,7 @@ class Supervisor:
     def take_over_ahead(self, tasks_max: int, others: Callable[[], Iterable[ConnectorConfig]]) -> None:
         """Begins the take-over of the first run, unless another process has the lock; see `TakeoverAhead`."""
         if self._has_lock:
-            self._ahead.begin(self._place.draw, tasks_max, others)
+            self.ahead.begin(self._place.draw, tasks_max, others)
 
     def start(self, context: RunContext) -> None:
         """Starts the connector's thread; if the context is that of `--once` it ends when all is done.
@@ -201,17 +200,17 @@ class Supervisor:
         """
         with self._moving:
             self.target = TargetState.STOPPED
-            self._ahead.drop()
+            self.ahead.drop()
             self._move(RunEvent.TARGET, Stop.finish if drop_at_ms is None else lambda stop: stop.drop(drop_at_ms))
 
     def join(self, seconds: float | None = None) -> bool:
         """Waits until the thread has ended, for at most `seconds`; returns whether it has."""
-        return self._thread.join(seconds) if self._thread is not None else self._ahead.join(seconds)
+        return self._thread.join(seconds) if self._thread is not None else self.ahead.join(seconds)
 
     def release(self) -> None:
         """Gives the lock back, if the connector has ended or was never started."""
         if not self._has_thread():
-            self._ahead.drop()
+            self.ahead.drop()
             self._lock.release()
 
     def is_alive(self) -> bool:
@@ -304,17 +303,17 @@ class Supervisor:
         change = partial(self._change, resyncs) if resyncs or self._truncates is not None else None
         error: BaseException | None = None
         if known is not None or change is not None:
-            self._ahead.end()
+            self.ahead.end()
         try:
             task.run(
                 stop, context.query, once=context.once, start=self._place.draw(), known=known, change=change,
-                others=context.others, ahead=self._ahead.owned,
+                others=context.others, ahead=self.ahead.owned,
             )  # fmt: skip
         except BaseException as raised:  # noqa: BLE001  # whatever it was, it ends this connector only
             error = unwrap(raised) or raised
         finally:
             self._catalog = task.catalog or self._catalog
-            self._ahead.drop()  # what a run that was stopped has not asked for
+            self.ahead.drop()  # what a run that was stopped has not asked for
         if (report := task.counted) is not None:  # otherwise what failed last would be in no metric
             self.freshness, self.topics = report.freshness, report.topics
             self._status.count(report.counters)

@@ -1,7 +1,7 @@
 """Takes a connector over while Spark starts, for its first run: steps T1 to T3 of docs/protocol.md.
 
-They wait for brokers and for storage, and need nothing of Spark. A worker that lives is fenced only by one whose Spark
-is up, as that of any other may never be: the supervisor begins this only if `owner.lock` is this process's.
+They wait for brokers and for storage, and need nothing of Spark. A worker that lives is fenced only once Spark is up,
+as it may never be: the supervisor begins this only if `owner.lock` is this process's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is taken over while Spark starts: when that begins, and whose it is."""
+"""What is taken over while Spark starts: when that begins, and who gets it."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_cores_are_foreseen_only_on_this_machine(
 
 
 def test_what_was_taken_over_is_the_first_runs_alone(tmp_path: Path) -> None:
-    """A later run takes over anew; nothing closes the connections that the first one has."""
+    """A later run takes over again; nothing closes the connections that the first one has."""
     ground = Ground(tmp_path)
     ahead = ground.begin()
     owned = ahead.owned(IDS)
@@ -151,8 +151,8 @@ class Supervised:
             Observer(),
             tasks=lambda *_: self.task,
             changers=Mock(),
-            aheads=lambda *_: self.ahead,
         )
+        self.one.ahead = self.ahead
 
     def told(self) -> list[str]:
         return [name for name, *_ in self.ahead.method_calls]
@@ -160,7 +160,7 @@ class Supervised:
 
 @pytest.mark.parametrize("another", [False, True])
 def test_a_worker_that_lives_is_fenced_only_once_spark_is_up(tmp_path: Path, another: bool) -> None:
-    """Else a worker whose Spark does not start would end one that works."""
+    """Else a worker without a Spark that starts would end one that works."""
     ground = Supervised(tmp_path)
     lock = OwnerLock(ground.storage)
     if another:
