@@ -34,7 +34,7 @@ _LOCAL: Final = re.compile(r"local(?:\[(\d+|\*)\])?")
 def cores_of(master: str) -> int | None:
     """Returns how many tasks Spark will run at once with this spark.master, None if only Spark knows.
 
-    Spark's JVM may count fewer processors, where a container has a share of them: then it is too many.
+    Spark's JVM may count fewer processors, if a container has a share of them: then it is too many.
     """
     named = _LOCAL.fullmatch(master)
     if named is None:
