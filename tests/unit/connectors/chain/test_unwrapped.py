@@ -138,9 +138,13 @@ def damaged(data: bytes) -> st.SearchStrategy[bytes]:
     )
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+# each turn has other examples
+@pytest.mark.parametrize("_turn", [1, *(pytest.param(turn, marks=pytest.mark.long) for turn in (2, 3))])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_events_of_any_schema_become_what_they_become_one_by_one(memory: MemoryRegistry, data: st.DataObject) -> None:
+def test_events_of_any_schema_become_what_they_become_one_by_one(
+    memory: MemoryRegistry, _turn: int, data: st.DataObject
+) -> None:
     """Whole or damaged, with nulls, headers and keys of any kind: records, rejections and counts are equal."""
     schema = data.draw(structs(maps=False).filter(_is_avro))
     schema = Schema(**{**{name: getattr(schema, name) for name in Schema.__struct_fields__}, "optional": False})

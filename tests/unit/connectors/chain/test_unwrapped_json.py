@@ -81,9 +81,11 @@ def edited(text: str) -> st.SearchStrategy[str]:
     return st.composite(lambda draw: edit(draw, tree))()
 
 
-@settings(max_examples=150, deadline=None)
+# each turn has other examples
+@pytest.mark.parametrize("_turn", [1, *(pytest.param(turn, marks=pytest.mark.long) for turn in (2, 3))])
+@settings(max_examples=50, deadline=None)
 @given(data=st.data())
-def test_events_in_json_become_what_they_become_one_by_one(data: st.DataObject) -> None:
+def test_events_in_json_become_what_they_become_one_by_one(_turn: int, data: st.DataObject) -> None:
     """Rows of any schema, with members that are missing, doubled, too large or of another type, and damaged texts."""
     form = {
         "value.converter.decimal.format": data.draw(st.sampled_from(("BASE64", "NUMERIC"))),

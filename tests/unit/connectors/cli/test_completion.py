@@ -27,7 +27,7 @@ def _offered(line: str, shell: str = "bash") -> str:
     [
         ("keyfold des", ["describe"]),
         ("keyfold connectors res", ["restart", "resume"]),
-        ("keyfold snapshot un", ["unpin"]),
+        pytest.param("keyfold snapshot un", ["unpin"], marks=pytest.mark.long),
         ("keyfold run --on", ["--once"]),
         ("keyfold top --sort f", ["freshness"]),
     ],
@@ -37,7 +37,7 @@ def test_bash_is_told_what_fits(line: str, offered: list[str]) -> None:
     assert sorted(_offered(line).split()) == offered
 
 
-@pytest.mark.parametrize("shell", ["zsh", "fish"])
+@pytest.mark.parametrize("shell", ["zsh", pytest.param("fish", marks=pytest.mark.long)])
 def test_other_shells_are_told_with_the_meaning(shell: str) -> None:
     """They show the help's first words next to each command."""
     told = _offered("keyfold des", shell)

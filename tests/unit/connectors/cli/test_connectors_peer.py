@@ -112,7 +112,10 @@ COMPRESSED = {"Content-Encoding": "gzip"}
     ],
     ids=range(9),
 )
-@pytest.mark.parametrize("arguments", [("list", "--json"), ("show", "c"), ("pause", "c")])
+@pytest.mark.parametrize(
+    "arguments",
+    [("show", "c"), *(pytest.param(more, marks=pytest.mark.long) for more in (("list", "--json"), ("pause", "c")))],
+)
 def test_an_answer_costs_no_more_than_it_may(
     answer: tuple[int, bytes] | tuple[int, bytes, Mapping[str, str]], said: str, arguments: tuple[str, ...]
 ) -> None:
