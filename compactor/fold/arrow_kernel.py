@@ -11,6 +11,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from compactor.fold.latest_per_key import is_rejected
+from compactor.fold.short_keys import are_short, last_of_short
+from compactor.model.key_hash import hashes_of
 
 _FEW: Final = 4_096
 """Up to how many rows are numbered by their keys and sorted, as a plan of Arrow's has a price of its own."""
@@ -56,6 +58,20 @@ def _codes(column: pa.ChunkedArray) -> NDArray[np.int64]:
     """Returns a number for each row of `column`, the same for the same values; null is a value."""
     values = column.combine_chunks().dictionary_encode(null_encoding="encode")
     return values.indices.to_numpy().astype(np.int64)
+
+
+def last_of_many(table: pa.Table, log: str) -> NDArray[np.int64]:
+    """Returns what `last_of_each` does for many keys in the logs of column `log` (int32), in no order, by sorting.
+
+    Short keys are hashed and compared by words (`short_keys`). Rows that this does not tell apart are few.
+    """
+    keys = table["key"].combine_chunks()
+    if isinstance(keys, pa.ChunkedArray) or not are_short(keys):
+        return last_of_hashed(table, [log], hashes_of(table["key"], table[log]))
+    last, unlike = last_of_short(keys, None if _is_constant(table[log]) else table[log].to_numpy())
+    if not len(unlike):
+        return last
+    return np.concatenate((last, unlike[last_of_each(table.take(pa.array(unlike)), [log])]))
 
 
 def last_of_hashed(table: pa.Table, by: Sequence[str], hashes: NDArray[np.uint64]) -> NDArray[np.int64]:

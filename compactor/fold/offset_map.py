@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from compactor.fold.arrow_kernel import last_of_each, last_of_hashed
+from compactor.fold.arrow_kernel import last_of_each, last_of_many
 from compactor.fold.latest_per_key import is_rejected
 from compactor.fold.memory_budget import OffsetMapBudget
 from compactor.model.key_hash import hashes_of
@@ -179,11 +179,8 @@ class OffsetMap:
             return
         table = pa.Table.from_batches(self._held, _HELD)
         last = np.zeros(table.num_rows, np.bool_)
-        if self._level or 2 * self._known >= self._rows:  # many keys are sorted sooner than they are looked up
-            rows = last_of_hashed(table, [LOG], hashes_of(table["key"], table[LOG]))
-        else:
-            rows = last_of_each(table, [LOG])
-        last[rows] = True
+        are_many = self._level or 2 * self._known >= self._rows  # those are sorted sooner than they are looked up
+        last[last_of_many(table, LOG) if are_many else last_of_each(table, [LOG])] = True
         ends = np.cumsum([held.num_rows for held in self._held])
         self._hold([_only(held, last[end - held.num_rows : end]) for held, end in zip(self._held, ends, strict=True)])
 
