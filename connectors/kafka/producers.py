@@ -68,24 +68,18 @@ def settings(
     return {**queue, **config, "batch.size": max(1, batch), **named}
 
 
-def fence_all(
-    config: Mapping[str, Setting],
-    ids: Iterable[str],
-    deadline_s: float = DEADLINE_S,
-    stopped: Callable[[], bool] = lambda: False,
-) -> None:
+def fence_all(config: Mapping[str, Setting], ids: Iterable[str], deadline_s: float = DEADLINE_S) -> None:
     """Fences every producer with one of the transactional `ids` and aborts its open transaction (step T2).
 
-    `config`: a connector's producer settings. Raises UnreachableError after `deadline_s` or once `stopped`,
-    NotAllowedError if the ids may not be used.
+    `config`: a connector's producer settings. Raises UnreachableError after `deadline_s`, NotAllowedError if the ids
+    may not be used.
     """
     names = sorted(ids)
     if not names:
         return
 
     def fence(name: str) -> None:
-        # Dropped at once: each has threads of its own.
-        initialised(settings(config, name, LARGEST_BATCH), deadline_s, stopped)
+        initialised(settings(config, name, LARGEST_BATCH), deadline_s)  # dropped at once: each has threads of its own
 
     with ThreadPoolExecutor(min(_FENCERS, len(names))) as pool:
         list(pool.map(fence, names))

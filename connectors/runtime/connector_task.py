@@ -37,7 +37,7 @@ from connectors.runtime.reading_thread import ReadingThread
 from connectors.runtime.run_ending import RunEnding
 from connectors.runtime.shared_query import SharedQuery
 from connectors.runtime.stop import Stop
-from connectors.runtime.takeover import CHECKPOINT, Fenced, OwnerClaim, Ownership, take_over
+from connectors.runtime.takeover import CHECKPOINT, Fenced, OwnerClaim, take_over
 from connectors.source.options import source_options
 from connectors.source.source_errors import check_none_closed, closing_topic
 from connectors.spark import session
@@ -135,21 +135,19 @@ class ConnectorTask:
         known: str | None = None,
         change: Callable[[Fenced], object] | None = None,
         others: Callable[[], Iterable[ConnectorConfig]] = tuple,
-        ahead: Callable[[int], Ownership | None] = lambda _: None,
     ) -> None:
         """Runs, reading through `query`, until `stop` is set or, with `once`, until all that is stable now is done.
 
         `start` is when this process was told to run it, among all starts on its storage location.
         `known` is the id of the catalog that an earlier run in this process worked on: it must be there still.
-        `change` changes offsets before anything is read or published. `others` gives the worker's connectors. `ahead`
-        gives what was taken over already, with so many transactional ids, None if nothing was. Raises
+        `change` changes offsets before anything is read or published. `others` gives the worker's connectors. Raises
         KeyfoldError: FencedError when a newer owner took over, ConnectorError if an operator must decide.
         """
         if stop.is_set():  # a run that never began fences no owner
             return
         self._others = others
         with ExitStack() as stack:
-            components = self.take_over(stack, start, self._tasks_max(query.tasks_max), known, change, ahead)
+            components = self.take_over(stack, start, self._tasks_max(query.tasks_max), known, change)
             catalog, broker = components.catalog, components.broker
             with _fenced_first(catalog, stop), closing_topic(catalog, broker.look_into, self._clock):
                 self._run(components, query, stack, stop, once=once)
@@ -210,18 +208,14 @@ class ConnectorTask:
         tasks_max: int,
         known: str | None = None,
         change: Callable[[Fenced], object] | None = None,
-        ahead: Callable[[int], Ownership | None] = lambda _: None,
     ) -> TaskComponents:
-        """Takes steps T1 to T3 on the catalog with the id `known`, and makes the components of this run.
-
-        With what `ahead` gives they are done.
-        """
+        """Takes steps T1 to T3 on the catalog with the id `known`, and makes the components of this run."""
         self._observer.stage(self._connector.name, "taking over")
         self._claim.start = start.number
         self._claim.claim(0)  # first, so that a command finds a worker here, not a connector to take over
         self._claim.warn_of_another()
         now_ms = self._clock.now_ms()
-        owned = ahead(tasks_max) or take_over(
+        owned = take_over(
             self._storage, self._connector, self._clients, tasks_max, now_ms, known, change,
             start=start, changes_rules=change is not None, others=self._others,
         )  # fmt: skip

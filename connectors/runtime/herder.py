@@ -46,8 +46,7 @@ class Herder:
     """Runs the connectors of `files`, and those of `store`; without a store none is made, paused or stopped later.
 
     `changed` is called when something is to be reconciled. Any thread may call any method, except these: `take_locks`,
-    `take_over_ahead`, `begin`, `reconcile`, `stop`, `release` are the worker's own. They, and what only reads, wait for
-    no storage.
+    `begin`, `reconcile`, `stop`, `release` are the worker's own. They, and what only reads, wait for no storage.
     """
 
     def __init__(
@@ -102,15 +101,6 @@ class Herder:
 
     def _take_lock(self, supervisor: Supervisor) -> None:
         supervisor.take_lock(self._place.start)
-
-    def take_over_ahead(self, cores: int) -> None:
-        """Begins to take over the connectors that are to run, before Spark, which has so many cores, is up."""
-        with self._lock:
-            specs = self.specs.all()
-            tasks_max = max(1, cores // max(1, len(specs)))
-            for name, supervisor in self._supervisors.items():
-                if name in specs and specs[name].target is TargetState.RUNNING:
-                    supervisor.take_over_ahead(tasks_max, self.configs)
 
     def begin(self, context: RunContext) -> None:
         """Starts all connectors that are to run, in `context`."""

@@ -47,7 +47,6 @@ from connectors.runtime.shared_query import SharedQuery
 from connectors.runtime.status import ConnectorState, Status, StatusFile
 from connectors.runtime.stop import Stop
 from connectors.runtime.takeover import Fenced, StartPlace, newer_owner, stored_state
-from connectors.runtime.takeover_ahead import TakeoverAhead
 from connectors.spark import session
 from connectors.threads import CancellableThread, let_go
 
@@ -107,10 +106,6 @@ class Supervisor:
         # When this process was told to run the connector, among all starts on the storage location: set by
         # its first run. Restarts by itself keep it, so that they take nothing from a process that came later.
         self._place = StartPlace(worker)
-        # Ended by the first run, and by a stop before it.
-        self.ahead = TakeoverAhead(worker, connector, clock)
-        # Whether the lock was this process's when it was last asked for.
-        self._has_lock = False
         self._name = connector.name
         self._hides = partial(status.hidden_in, worker, connector)
         self._clock = clock
@@ -150,12 +145,7 @@ class Supervisor:
         self._place.start = self._place.start or start
         epoch = self._catalog.epoch if self._catalog else 0
         with suppress(StorageError):
-            self._has_lock = self._lock.claim(owner_lock.this_process(epoch, self._place.number))
-
-    def take_over_ahead(self, tasks_max: int, others: Callable[[], Iterable[ConnectorConfig]]) -> None:
-        """Begins the take-over of the first run, unless another process has the lock; see `TakeoverAhead`."""
-        if self._has_lock:
-            self.ahead.begin(self._place.draw, tasks_max, others)
+            self._lock.claim(owner_lock.this_process(epoch, self._place.number))
 
     def start(self, context: RunContext) -> None:
         """Starts the connector's thread; if the context is that of `--once` it ends when all is done.
@@ -200,17 +190,15 @@ class Supervisor:
         """
         with self._moving:
             self.target = TargetState.STOPPED
-            self.ahead.drop()
             self._move(RunEvent.TARGET, Stop.finish if drop_at_ms is None else lambda stop: stop.drop(drop_at_ms))
 
     def join(self, seconds: float | None = None) -> bool:
         """Waits until the thread has ended, for at most `seconds`; returns whether it has."""
-        return self._thread.join(seconds) if self._thread is not None else self.ahead.join(seconds)
+        return self._thread is None or self._thread.join(seconds)
 
     def release(self) -> None:
         """Gives the lock back, if the connector has ended or was never started."""
         if not self._has_thread():
-            self.ahead.drop()
             self._lock.release()
 
     def is_alive(self) -> bool:
@@ -302,18 +290,15 @@ class Supervisor:
         known = None if self._catalog is None else self._catalog.state.catalog_id
         change = partial(self._change, resyncs) if resyncs or self._truncates is not None else None
         error: BaseException | None = None
-        if known is not None or change is not None:
-            self.ahead.end()
         try:
             task.run(
                 stop, context.query, once=context.once, start=self._place.draw(), known=known, change=change,
-                others=context.others, ahead=self.ahead.owned,
+                others=context.others,
             )  # fmt: skip
         except BaseException as raised:  # noqa: BLE001  # whatever it was, it ends this connector only
             error = unwrap(raised) or raised
         finally:
             self._catalog = task.catalog or self._catalog
-            self.ahead.drop()  # what a run that was stopped has not asked for
         if (report := task.counted) is not None:  # otherwise what failed last would be in no metric
             self.freshness, self.topics = report.freshness, report.topics
             self._status.count(report.counters)

@@ -31,7 +31,6 @@ from connectors.runtime.shared_query import SharedQuery
 from connectors.runtime.specs.connector_files import ConnectorFiles
 from connectors.runtime.stop import Stop
 from connectors.runtime.supervisor import RunContext
-from connectors.runtime.takeover_ahead import cores_of
 from connectors.signals import handled
 from connectors.spark import session
 from connectors.spark.session import SparkStart
@@ -143,9 +142,6 @@ class Worker:
         with handled(wanted):
             self._herder.take_locks()
             try:
-                cores = cores_of(self._config.spark_master)
-                if cores is not None:
-                    self._herder.take_over_ahead(cores)
                 spark = self._session(once=once)
                 if spark is not None:
                     self._run(spark, once=once)

@@ -120,7 +120,6 @@ class Runs:
         known: str | None,
         change: Callable[[Any], object] | None,
         others: Callable[[], Iterable[ConnectorConfig]],
-        ahead: Callable[[int], Any],
     ) -> None:
         self.others = others()
         if change is not None:

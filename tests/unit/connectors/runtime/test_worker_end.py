@@ -84,9 +84,6 @@ class Supervisor:
     def take_lock(self, start: object = None) -> None:
         """Holds nothing."""
 
-    def take_over_ahead(self, *_: object) -> None:
-        """Takes nothing over."""
-
     def aim(self, target: object) -> None:
         """Is never paused."""
 
