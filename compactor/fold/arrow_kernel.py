@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from compactor.fold.latest_per_key import is_rejected
-from compactor.fold.short_keys import are_short, last_of_short
+from compactor.fold.short_keys import LastRows, are_short, last_of_short
 from compactor.model.key_hash import hashes_of
 
 _FEW: Final = 4_096
@@ -60,7 +60,9 @@ def _codes(column: pa.ChunkedArray) -> NDArray[np.int64]:
     return values.indices.to_numpy().astype(np.int64)
 
 
-def last_of_many(table: pa.Table, log: str) -> NDArray[np.int64]:
+def last_of_many(
+    table: pa.Table, log: str, short_keys_last: Callable[..., LastRows] = last_of_short
+) -> NDArray[np.int64]:
     """Returns what `last_of_each` does for many keys in the logs of column `log` (int32), in no order, by sorting.
 
     Short keys are hashed and compared by words (`short_keys`). Rows that this does not tell apart are few.
@@ -68,7 +70,7 @@ def last_of_many(table: pa.Table, log: str) -> NDArray[np.int64]:
     keys = table["key"].combine_chunks()
     if isinstance(keys, pa.ChunkedArray) or not are_short(keys):
         return last_of_hashed(table, [log], hashes_of(table["key"], table[log]))
-    last, unlike = last_of_short(keys, None if _is_constant(table[log]) else table[log].to_numpy())
+    last, unlike = short_keys_last(keys, None if _is_constant(table[log]) else table[log].to_numpy())
     if not len(unlike):
         return last
     return np.concatenate((last, unlike[last_of_each(table.take(pa.array(unlike)), [log])]))

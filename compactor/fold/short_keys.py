@@ -6,7 +6,7 @@ copied. Sorting numbers that hold both a hash and a row takes a fifth of the tim
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -39,30 +39,50 @@ class LastRows(NamedTuple):
     unlike: NDArray[np.int64]
 
 
-def are_short(keys: pa.BinaryArray) -> bool:
-    """Returns whether no key is longer than LONGEST, or null, and their bytes are few enough to be numbered."""
+def hashes_of_words(words: Iterator[NDArray[np.uint64]]) -> NDArray[np.uint64]:
+    """Returns a hash of 64 bits for each key, given the first word of each, then the second, and so on."""
+    hashes = next(words)
+    for word in words:
+        hashes *= _ODD
+        hashes ^= hashes >> _HALF
+        hashes ^= word
+    for factor in (_MIX, _ODD):
+        hashes *= factor
+        hashes ^= hashes >> _HALF
+    hashes *= _MIX
+    return hashes
+
+
+def are_short(keys: pa.BinaryArray, most_bytes: int = _MOST_BYTES) -> bool:
+    """Returns whether no key is longer than LONGEST, or null, and all have no more than `most_bytes`."""
     if not len(keys) or keys.null_count:
         return False
     bounds = _bounds(keys)
-    return int(np.diff(bounds).max()) <= LONGEST and int(bounds[-1]) - int(bounds[0]) <= _MOST_BYTES
+    return int(np.diff(bounds).max()) <= LONGEST and int(bounds[-1]) - int(bounds[0]) <= most_bytes
 
 
-def last_of_short(keys: pa.BinaryArray, logs: NDArray[np.int32] | None) -> LastRows:
+def last_of_short(
+    keys: pa.BinaryArray,
+    logs: NDArray[np.int32] | None,
+    hashes_of: Callable[[Iterator[NDArray[np.uint64]]], NDArray[np.uint64]] = hashes_of_words,
+    piece: int = _PIECE,
+) -> LastRows:
     """Finds the last row of each of short `keys` and `logs`, the number of each one's log; None: all have the same.
 
-    Rows that have as many bits of their hashes in common as are sorted by, but not the key, are `unlike`.
+    Rows that have as many bits of their hashes in common as are sorted by, but not the key, are `unlike`. So many keys
+    are looked at together as `piece` says.
     """
     words, count = _Words(keys, logs), len(keys)
     bits = np.uint64(count.bit_length())
     packed = np.empty(count, np.uint64)  # the upper bits of a hash, and the row below them
-    for at in range(0, count, _PIECE):
-        rows = np.arange(at, min(at + _PIECE, count))
-        packed[at : at + _PIECE] = (_hashes(words.of(rows)) >> bits << bits) | rows.view(np.uint64)
+    for at in range(0, count, piece):
+        rows = np.arange(at, min(at + piece, count))
+        packed[at : at + piece] = (hashes_of(words.of(rows)) >> bits << bits) | rows.view(np.uint64)
     packed.sort()
     order = (packed & ((np.uint64(1) << bits) - np.uint64(1))).view(np.int64)
     packed >>= bits
     is_last = np.append(packed[1:] != packed[:-1], np.True_)
-    unequal = _unequal(words, order, is_last)
+    unequal = _unequal(words, order, is_last, piece)
     if not len(unequal):
         return LastRows(order[is_last], unequal)
     unlike = np.isin(packed, packed[unequal])
@@ -115,25 +135,12 @@ def _bounds(keys: pa.BinaryArray) -> NDArray[np.int32]:
     return np.frombuffer(keys.buffers()[1], np.int32)[keys.offset : keys.offset + len(keys) + 1]
 
 
-def _hashes(words: Iterator[NDArray[np.uint64]]) -> NDArray[np.uint64]:
-    hashes = next(words)
-    for word in words:
-        hashes *= _ODD
-        hashes ^= hashes >> _HALF
-        hashes ^= word
-    for factor in (_MIX, _ODD):
-        hashes *= factor
-        hashes ^= hashes >> _HALF
-    hashes *= _MIX
-    return hashes
-
-
-def _unequal(words: _Words, order: NDArray[np.int64], is_last: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _unequal(words: _Words, order: NDArray[np.int64], is_last: NDArray[np.bool_], piece: int) -> NDArray[np.int64]:
     """Returns the places in `order` of rows that have another key than the next one, and are not the last of a hash."""
     unequal = [order[:0]]
-    for at in range(0, len(order) - 1, _PIECE):
-        differ = np.zeros(min(_PIECE, len(order) - 1 - at), np.bool_)
-        for word in words.of(order[at : at + _PIECE + 1]):
+    for at in range(0, len(order) - 1, piece):
+        differ = np.zeros(min(piece, len(order) - 1 - at), np.bool_)
+        for word in words.of(order[at : at + piece + 1]):
             differ |= word[1:] != word[:-1]
         differ &= ~is_last[at : at + len(differ)]
         if differ.any():

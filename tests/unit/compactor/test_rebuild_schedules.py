@@ -241,3 +241,13 @@ def test_a_key_that_lives_in_other_bytes_than_its_dropped_tombstone_lives_in_a_r
     assert {row["key"]: row["value"] for row in rows} == {b"A": b"1"}
     oracle.run([Ingest((record._replace(key=b"a", value=b"2"),)), Fold(), Snapshot()])
     assert {key: value for table in live(oracle) for key, value in table.items()} == {b"a": b"2"}
+
+
+@pytest.mark.parametrize(("lost", "value"), [(False, b"1"), (True, b"2")])
+def test_a_record_between_two_equal_ones_wins_after_a_rebuild(tmp_path: Path, value: bytes, *, lost: bool) -> None:
+    """The later of the equal ones was not sent, so that the output, and a log that is made from it, has the earlier."""
+    oracle = Oracle(None, tmp_path, order="timestamp")
+    first, equal = SourceRecord(0, b"a", b"1", time=-1000), SourceRecord(0, b"a", b"1")
+    oracle.run([OrderedBy("timestamp"), Restart(Settings(unchanged="skip")), Ingest((first,)), Ingest((equal,))])
+    oracle.run([*([Rebuild()] if lost else []), Ingest((SourceRecord(0, b"a", b"2", time=-500),))])
+    assert live(oracle)[0] == {b"a": value}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from compactor.fold import arrow_kernel, short_keys
 from compactor.fold.arrow_kernel import last_of_many
 from compactor.fold.short_keys import LONGEST, are_short, last_of_short
 from compactor.runs.scan import LOG
@@ -34,9 +34,7 @@ def test_the_last_row_of_each_key_and_log_is_found(rows: list[tuple[int, bytes]]
 def test_what_keys_have_in_common_is_told_however_few_are_looked_at_together(rows: list[tuple[int, bytes]]) -> None:
     """A key's rows may be looked at in different pieces, next to longer keys or not."""
     keys = pa.array([key for _, key in rows], pa.binary())
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(short_keys, "_PIECE", FEW_AT_A_TIME)
-        found = last_of_short(keys, None)
+    found = last_of_short(keys, None, piece=FEW_AT_A_TIME)
     assert sorted(found.last.tolist()) == sorted({key: row for row, (_, key) in enumerate(rows)}.values())
 
 
@@ -48,16 +46,14 @@ def test_keys_of_one_hash_are_told_apart(rows: list[tuple[int, bytes]], hashes: 
         return (sum(words) % np.uint64(hashes)) << np.uint64(60)  # type: ignore[return-value]  # of at least one word
 
     table = pa.table({LOG: pa.array([log for log, _ in rows], pa.int32()), "key": [key for _, key in rows]})
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(short_keys, "_hashes", few)
-        found = last_of_many(table, LOG)
+    found = last_of_many(table, LOG, partial(last_of_short, hashes_of=few))
     assert sorted(found.tolist()) == sorted({one: row for row, one in enumerate(rows)}.values())
 
 
-def test_a_row_that_is_unlike_has_its_key_in_common_with_no_other_row(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_that_is_unlike_has_its_key_in_common_with_no_other_row() -> None:
     """All rows of a hash that two keys have are left to be compared, and no row of another hash."""
-    monkeypatch.setattr(short_keys, "_hashes", lambda words: next(words) << np.uint64(60))  # keys of one length
-    found = last_of_short(pa.array([b"a", b"b", b"cc", b"a", b"cc"], pa.binary()), None)
+    keys = pa.array([b"a", b"b", b"cc", b"a", b"cc"], pa.binary())
+    found = last_of_short(keys, None, lambda words: next(words) << np.uint64(60))  # keys of one length
     assert (found.last.tolist(), found.unlike.tolist()) == ([4], [0, 1, 3])
 
 
@@ -84,16 +80,14 @@ def test_keys_are_short_if_none_is_long_or_null(keys: list[bytes | None], short:
     assert are_short(pa.array(keys, pa.binary())) is short
 
 
-def test_many_bytes_of_keys_are_not_short(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_bytes_of_keys_are_not_short() -> None:
     """Places in the bytes of all keys are numbers of 32 bits."""
-    monkeypatch.setattr(short_keys, "_MOST_BYTES", 3)
     keys = pa.array([b"ab", b"c", b"d"], pa.binary())
-    assert (are_short(keys), are_short(keys.slice(1))) == (False, True)
+    assert (are_short(keys, most_bytes=3), are_short(keys.slice(1), most_bytes=3)) == (False, True)
 
 
-def test_long_keys_are_found_by_their_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_keys_are_found_by_their_hashes() -> None:
     """With a key that is long, or null, rows are told apart as before."""
-    monkeypatch.setattr(arrow_kernel, "last_of_short", None)
     for long in (b"a" * 99, None):
         table = pa.table({LOG: pa.array([0] * 4, pa.int32()), "key": pa.array([long, b"b", long, b""], pa.binary())})
         assert sorted(last_of_many(table, LOG).tolist()) == [1, 2, 3]
