@@ -15,7 +15,11 @@ from tests.support.kafka import create_topic, produce, wait_until
 from tests.support.records import random_records
 from tests.support.rest_process import RestProcess
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("test_connect_clients.py")]
+pytestmark = [
+    pytest.mark.timeout(600),
+    pytest.mark.xdist_group("test_connect_clients.py"),
+    pytest.mark.long,  # test_as_connect.py sends what clients send, and holds answers against those of Connect
+]
 
 HEALTH = """
 import json, sys
@@ -90,7 +94,6 @@ def test_kafka_connect_py(worker: RestProcess, one: Deployment) -> None:
     assert one.name not in kc("list")
 
 
-@pytest.mark.long  # test_kafka_connect_py is a client too
 def test_kafka_connect_cli(worker: RestProcess, one: Deployment) -> None:
     """kafka-connect-cli: create, list, get, configuration, update, pause, resume, restarts, tasks, health, delete."""
 
@@ -114,7 +117,6 @@ def test_kafka_connect_cli(worker: RestProcess, one: Deployment) -> None:
     assert one.name not in cli("connector", "list")
 
 
-@pytest.mark.long  # test_kafka_connect_py is a client too
 def test_kafkaconnect(worker: RestProcess, one: Deployment) -> None:
     """kafkaconnect: upload (validate, then make), list, info, status, config, tasks, topics, plugins, delete."""
 
@@ -139,7 +141,6 @@ def test_kafkaconnect(worker: RestProcess, one: Deployment) -> None:
     assert one.name not in json.loads(kafkaconnect("list"))
 
 
-@pytest.mark.long  # test_kafka_connect_py is a client too
 def test_kafka_connect_healthcheck(worker: RestProcess, one: Deployment) -> None:
     """kafka-connect-healthcheck: healthy while all run, and unhealthy with the name of one that is FAILED."""
     assert worker.create(one).status_code == 201
