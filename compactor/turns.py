@@ -1,7 +1,7 @@
 """Lets one thread of this process at a time do what would take the processor from all others.
 
 Two kinds of work do so: reading a backlog, and rewriting runs. Work that may hold Spark's tasks for long leaves one of
-them to the process's other connectors, if there are any.
+them to what this process reads and publishes meanwhile: Spark takes no task away from a job that has it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,35 @@ LOOK_S: Final = 0.2
 """How often (s) a thread that waits for its turn looks whether it is to stop."""
 
 
-SHARED: Final = threading.Event()
-"""Set while this process has several connectors."""
+class Readers:
+    """Counts the connectors that read in this process; true while there are any. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._count = 0
+
+    def __bool__(self) -> bool:
+        return self._count > 0
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Counts one more in the block."""
+        with self._lock:
+            self._count += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._count -= 1
+
+
+READERS: Final = Readers()
+"""Those of this process: its query subscribes them."""
 
 
 def most_tasks(tasks: int) -> int:
-    """Returns how many of Spark's `tasks`, those that run at once, long work may have: all but one if it is SHARED."""
-    return max(1, tasks - 1) if SHARED.is_set() else tasks
+    """Returns how many of Spark's `tasks`, those that run at once, long work may have: all but one beside READERS."""
+    return max(1, tasks - 1) if READERS else tasks
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from compactor.runs.scan import OffsetRange, files_of
 from compactor.runs.writer import cut
 from compactor.spark import tasks
 from compactor.storage.base import Storage
+from compactor.turns import most_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,16 +78,21 @@ class InTasks:
         return Folded(answers.rows, job.of_tasks(left) if left else None)
 
     def _run_cut_tasks(self, job: FoldJob) -> Folded:
-        """Folds in tasks of whole ranges, each read together as they lie in files."""
+        """Folds in tasks of whole ranges, each read together as they lie in files.
+
+        One of Spark's tasks is left to connectors that read: what they publish would else wait for the longest range.
+        """
         damaged = self._damaged(job)
         sound = [log for log, offset_range in enumerate(job.ranges) if damaged.isdisjoint(files_of([offset_range]))]
-        budget = job.budget.shared(max(1, min(self._cores, len(sound))))
+        most = most_tasks(self._cores)
+        budget = job.budget.shared(max(1, min(most, len(sound))))
         fitting = [log for log in sound if budget.read.fits([job.ranges[log]])]
         own = job.of(fitting)
-        made = split_by_log(own.ranges, job.target_bytes, self._cores, budget.records)
+        made = split_by_log(own.ranges, job.target_bytes, most, budget.records)
         splits = [_split_of(own, number, task_split.logs) for number, task_split in enumerate(made)]
-        throttler = Throttler.shared(job.limit, self._cores)
-        answers = self._run(job, splits, partial(together, self._storage, budget, throttler))
+        throttler = Throttler.shared(job.limit, most)
+        few = most if most < self._cores else None  # of more, each goes to the core that is free first
+        answers = self._run(job, splits, partial(together, self._storage, budget, throttler), few)
         done = {fitting[log] for at, split in enumerate(splits) if at not in answers.left for log in split.logs}
         left = [log for log in range(len(job.ranges)) if log not in done]
         return Folded(answers.rows, job.of(left) if left else None)
@@ -97,19 +103,19 @@ class InTasks:
 
     def _damaged(self, job: FoldJob) -> set[str]:
         """Finds the paths of files that are not what was written; each is read once, however many tasks need it."""
-        storage, cores = self._storage, self._cores
+        storage, most = self._storage, most_tasks(self._cores)
         files = sorted(files_of(job.ranges).values(), key=lambda file: file.file_bytes)
-        throttler = Throttler.shared(job.limit, cores)
+        throttler = Throttler.shared(job.limit, most)
 
         def task(number: int) -> list[pa.RecordBatch]:
-            own = files[number::cores]
+            own = files[number::most]
             damaged = [file.path for file in own if not two_pass.are_intact(storage, [file], throttler)]
             return [pa.RecordBatch.from_pydict({"path": damaged}, _DAMAGED)]
 
-        return {row["path"] for row in tasks.run(self._spark, min(cores, len(files)), task, _DAMAGED)}
+        return {row["path"] for row in tasks.run(self._spark, min(most, len(files)), task, _DAMAGED)}
 
-    def _run(self, job: FoldJob, splits: Sequence[_Split], fold: _Fold) -> _Answers:
-        """Runs one job: returns the answers, and which of `splits` were left."""
+    def _run(self, job: FoldJob, splits: Sequence[_Split], fold: _Fold, most: int | None = None) -> _Answers:
+        """Runs one job, in `most` tasks of Spark's at most: returns the answers, and which of `splits` were left."""
         schema = pa.schema([*job.answers, _TASK, _LEFT])
         work = job.work() if splits else None
 
@@ -119,7 +125,7 @@ class InTasks:
             mark = pa.RecordBatch.from_pylist([{_TASK.name: at, _LEFT.name: int(records is None)}], schema)
             return [*(_numbered(batch, at, schema) for batch in done), mark]
 
-        rows = tasks.run(self._spark, len(splits), task, schema)
+        rows = tasks.run(self._spark, len(splits), task, schema, most)
         left = {row[_TASK.name]: bool(row[_LEFT.name]) for row in rows if row[_LEFT.name] is not None}
         if silent := {*range(len(splits))} - left.keys():
             names = ", ".join(sorted(str(part.tp) for at in silent for part in splits[at].ranges))

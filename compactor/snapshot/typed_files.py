@@ -110,8 +110,8 @@ def write_typed(
 ) -> WrittenFiles:
     """Writes what a snapshot of `logs`, one topic's, holds below `folder`/data.
 
-    Columns begin with those of an `earlier` snapshot. If there are other connectors, one of Spark's tasks is left
-    to them: those here may wait for a registry, or read records that are made to take long. Raises SnapshotError if a
+    Columns begin with those of an `earlier` snapshot. While connectors read, one of Spark's tasks is left to them:
+    those here may wait for a registry, or read records that are made to take long. Raises SnapshotError if a
     registry does not answer, a column that is to be text is not UTF-8, or one of partitions is none of the records.
     """
     most = most_tasks(spark.sparkContext.defaultParallelism)

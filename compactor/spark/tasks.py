@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import structlog
 
-from compactor.arrow_start import begin_without_pandas
 from compactor.errors import KeyfoldError, OutOfRoomError
 from compactor.model import record
 from compactor.spark.errors import KEY, briefly, tagging, unwrapping
 from compactor.spark.job_errors import is_process_failure
+from compactor.spark.task_start import begin_task
 from compactor.storage.request_counts import REQUESTS
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def run(
     schema, key = answers.append(_REQUESTS), KEY
 
     def of_numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        begin_without_pandas()
+        begin_task()
         before = REQUESTS.values()
         with tagging(key):
             for batch in batches:

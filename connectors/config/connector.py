@@ -200,7 +200,7 @@ class ConnectorConfig(SnapshotConfig):
     trigger_interval_ms: Long = _pace("trigger.interval.ms", "0", ge=0, unit="ms", importance="medium")
     """Shortest time between the beginnings of two micro-batches. Not set, on an object store: 500."""
     publish_local_max_records: Annotated[Long, or_minus_one("everything is published by Spark's tasks")] = _pace(
-        "publish.local.max.records", "100000", unit="records", importance="low"
+        "publish.local.max.records", "250000", unit="records", importance="low"
     )
     """A publish of up to so many records (and 64 MiB) is folded and sent by the worker's own process, without a Spark
     job; a larger one by Spark's tasks."""

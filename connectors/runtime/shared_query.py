@@ -21,7 +21,7 @@ from compactor.errors import KeyfoldError
 from compactor.ingest.appends import Batch
 from compactor.ingest.ingest import gather
 from compactor.spark.errors import briefly
-from compactor.turns import SHARED
+from compactor.turns import READERS
 from connectors.clock import Clock, Deadline, LoopClock
 from connectors.kafka.client_settings import ClientSettings
 from connectors.source.datasource import Address
@@ -111,7 +111,6 @@ class SharedQuery:
         """Shares what there is among so many connectors from now on; those that run keep the tasks that they have."""
         self.tasks_max = max(1, self._cores // max(1, connectors))
         self.batches.share(shared=connectors > 1)
-        (SHARED.set if connectors > 1 else SHARED.clear)()
 
     def start(self, *, prepares: bool) -> None:
         """Starts the query on a thread, while the connectors take over.
@@ -162,7 +161,8 @@ class SharedQuery:
             subscription.begin()
             self.batches.add(subscription, poller.clients)
             poller.add(subscription)
-            yield subscription
+            with READERS.reading():
+                yield subscription
         finally:
             if self.batches.remove(subscription):
                 self._restart.set()

@@ -23,11 +23,11 @@ import structlog
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compactor.arrow_start import begin_without_pandas
 from compactor.errors import KeyfoldError
 from compactor.ingest.appends import Batch
 from compactor.ingest.ingest import WRITTEN, error_row, full_row, portions, write_level0
 from compactor.spark import tasks
+from compactor.spark.task_start import begin_task
 from compactor.turns import turn
 from connectors.chain.task_growth import TaskGrowth
 from connectors.chain_turns import DRIVERS, ChainTurn
@@ -87,7 +87,7 @@ def read_task(task: ReadTask, limits: ChainLimits = LIMITS) -> Iterator[pa.Recor
     row of kind `error` says so. Of any other task such a row says why, and it may end early. A task without portions
     prepares its process for the next one.
     """
-    begin_without_pandas()
+    begin_task()
     if task.bounded:
         yield from _read_bounded_task(task, limits)
         return

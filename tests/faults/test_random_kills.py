@@ -16,7 +16,7 @@ SEED: Final = int(os.environ.get("FAULT_SEED", "5"))
 LONGEST_S: Final = 20.0
 """From a start: what it takes to start, take over and publish, and then a while of everything."""
 VERDICT_EVERY: Final = 10
-LOCAL: Final = (100_000, -1, 500)
+LOCAL: Final = (250_000, -1, 500)
 """publish.local.max.records of one life after the other: here, in Spark's tasks, and by turns."""
 
 

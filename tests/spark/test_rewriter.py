@@ -4,6 +4,7 @@ import random
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, cast
 
@@ -28,8 +29,10 @@ from compactor.runs import file_stats, reader
 from compactor.runs.file_stats import FileStats
 from compactor.runs.scan import OffsetRange, between
 from compactor.storage.local import LocalStorage
+from compactor.turns import READERS
 from tests.support.engine import Row, ingested, log_of, new_state, row, target, with_range_reports
 from tests.support.java_errors import JavaError, worker_ended
+from tests.support.local_spark import LocalSpark
 
 KEYS = [b"", b"\x00", b"a", b"ab", b"\xff", b"a" * 300, None]
 NOW = 500
@@ -202,6 +205,19 @@ def test_a_damaged_file_is_not_decoded_here(storage: LocalStorage, monkeypatch: 
     rewriter = Rewriter(spark, storage, local_records=1_000, folds=folds)
     rewriter.rewrite(rewriting(storage, "1-h", ranges, RecordFilter()))
     assert [one.ranges for one in left] == [ranges]
+
+
+def test_a_rewrite_leaves_a_task_of_sparks_to_who_reads(storage: LocalStorage) -> None:
+    """Three logs of a task each: one after the other in one of two cores, as Spark takes no task away from a job."""
+    ranges = [between(log, 0, 60) for log in filled(storage).logs]
+    for what, used in ((nullcontext(), [2, 3]), (READERS.reading(), [1, 1])):
+        with what:
+            spark = LocalSpark(cores=2)
+            budget = replace(BUDGET, records=1)
+            task = rewriting(storage, f"1-{sum(used)}", ranges, RecordFilter(), budget)
+            assert all(by_tasks(cast("SparkSession", spark), storage, task))
+        # Files are verified by one job, then folded by another.
+        assert spark.tasks == used
 
 
 HELD = {

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from compactor.spark import tasks
-from compactor.turns import SHARED, most_tasks, turn
+from compactor.turns import READERS, most_tasks, turn
 from tests.support.kafka import wait_until
 from tests.support.local_spark import LocalSpark
 
@@ -57,18 +57,14 @@ def test_a_stop_ends_the_wait_and_leaves_the_turn_where_it_is() -> None:
         assert lock.locked()
 
 
-@pytest.fixture(params=[False, True], ids=["alone", "with others"])
-def is_shared(request: pytest.FixtureRequest) -> Iterator[bool]:
-    """Whether the process has several connectors."""
-    if request.param:
-        SHARED.set()
-    yield request.param
-    SHARED.clear()
-
-
-def test_long_work_leaves_one_of_several_tasks_to_others(is_shared: bool) -> None:
-    """If there are others, and more than one task."""
-    assert [most_tasks(count) for count in (1, 2, 4)] == ([1, 1, 3] if is_shared else [1, 2, 4])
+def test_long_work_leaves_one_of_several_tasks_to_who_reads() -> None:
+    """As long as any connector does: the last to end gives the task back."""
+    counts = (1, 2, 4)
+    with READERS.reading():
+        with READERS.reading():
+            assert [most_tasks(count) for count in counts] == [1, 1, 3]
+        assert [most_tasks(count) for count in counts] == [1, 1, 3]
+    assert [most_tasks(count) for count in counts] == [1, 2, 4]
 
 
 @pytest.mark.parametrize(("most", "used"), [(None, 5), (2, 2), (9, 5)])

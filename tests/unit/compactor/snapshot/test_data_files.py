@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -16,6 +18,7 @@ from compactor.snapshot.manifest import SnapshotInputs
 from compactor.snapshot.snapshots import Snapshots
 from compactor.snapshot.write import write_snapshot
 from compactor.storage.local import LocalStorage
+from compactor.turns import READERS
 from tests.support.brokerless import BrokerlessConnector
 from tests.support.engine import Row, row
 from tests.support.local_spark import LocalSpark
@@ -29,9 +32,9 @@ NOW = 1_795_228_200_123
 NAME = "20261121T023000Z-ab12cd"
 
 
-def _kept(folder: Path, rows: list[Row]) -> BrokerlessConnector:
+def _kept(folder: Path, rows: list[Row], partitions: int = 1) -> BrokerlessConnector:
     """A connector whose records are folded and published."""
-    connector = BrokerlessConnector(cast("SparkSession", LocalSpark()), folder / "store")
+    connector = BrokerlessConnector(cast("SparkSession", LocalSpark()), folder / "store", partitions=partitions)
     connector.ingest(rows)
     connector.publish()
     connector.cleaner.clean(0)
@@ -50,6 +53,20 @@ def _taken(connector: BrokerlessConnector, shelf: LocalStorage, *strings: str) -
 @pytest.fixture
 def shelf(tmp_path: Path) -> LocalStorage:
     return LocalStorage(str(tmp_path / "shelf"))
+
+
+@pytest.mark.parametrize(("reads", "tasks"), [(False, 2), (True, 1)], ids=["alone", "beside readers"])
+def test_a_snapshot_leaves_a_task_of_sparks_to_who_reads(
+    tmp_path: Path, shelf: LocalStorage, reads: bool, tasks: int
+) -> None:
+    """It copies for long, and Spark takes no task away from a job."""
+    chance = random.Random(0)
+    rows = [row(partition, 0, b"k", chance.randbytes(9 << 20)) for partition in range(2)]
+    connector = _kept(tmp_path, rows, partitions=2)
+    connector.spark = cast("SparkSession", spark := LocalSpark(cores=2))
+    with READERS.reading() if reads else nullcontext():
+        _taken(connector, shelf)
+    assert spark.tasks == [tasks]
 
 
 def test_a_snapshots_folder_can_be_read_as_it_is(tmp_path: Path, shelf: LocalStorage) -> None:

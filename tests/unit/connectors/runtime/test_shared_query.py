@@ -14,7 +14,7 @@ import pytest
 from compactor.errors import KeyfoldError
 from compactor.ingest.appends import Batch
 from compactor.model.record import TopicPartition
-from compactor.turns import SHARED
+from compactor.turns import READERS
 from connectors.clock import SystemClock
 from connectors.errors import SourceChangedError, SparkGoneError
 from connectors.runtime.shared_query import POOL, QueryParts, QueryTimings, SharedQuery
@@ -389,12 +389,14 @@ def test_spark_gets_a_short_error_and_the_whole_is_kept(worker: Worker, streams:
     assert [(error.__cause__, error.__suppress_context__) for error in short] == [(None, True)] * 2
 
 
-def test_the_process_knows_whether_it_has_several_connectors(streams: Streams, brokers: MemoryAdmin) -> None:
-    """Work that may take long leaves others a task of Spark's."""
-    worker = Worker(streams, brokers, connectors=2)
-    assert SHARED.is_set()
-    worker.query.share_among(1)
-    assert not SHARED.is_set()
+def test_the_process_knows_whether_a_connector_reads(streams: Streams, brokers: MemoryAdmin) -> None:
+    """Work that may take long leaves it a task of Spark's, from its subscription to its end, even if it is alone."""
+    worker = Worker(streams, brokers, connectors=1)
+    assert not READERS
+    worker.subscribed("a")
+    assert READERS
+    worker.unsubscribe()
+    assert not READERS
     worker.close()
 
 

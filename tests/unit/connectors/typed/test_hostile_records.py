@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,7 +22,7 @@ from compactor.model.record import HEADERS
 from compactor.model.state import CatalogState
 from compactor.ports import ColumnLayout
 from compactor.snapshot.snapshots import ONE_TYPED
-from compactor.turns import LOOK_S, SHARED
+from compactor.turns import LOOK_S, READERS
 from connectors.chain.rows import MOST_HEADERS
 from connectors.chain.spec import chain_spec
 from connectors.errors import DataError
@@ -244,17 +245,14 @@ def test_typed_snapshots_of_a_worker_take_turns(tmp_path: Path) -> None:
 
 @pytest.fixture
 def in_company(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Whether the worker has other connectors."""
-    SHARED.clear()  # a worker of an earlier test of this process may have left it set
-    if request.param:
-        SHARED.set()
-    yield
-    SHARED.clear()
+    """Whether a connector of the worker reads meanwhile."""
+    with READERS.reading() if request.param else nullcontext():
+        yield
 
 
 @pytest.mark.usefixtures("in_company")
 @pytest.mark.parametrize(
-    ("in_company", "tasks"), [(False, 2), (True, 1)], indirect=["in_company"], ids=["alone", "with others"]
+    ("in_company", "tasks"), [(False, 2), (True, 1)], indirect=["in_company"], ids=["alone", "beside readers"]
 )
 def test_a_typed_snapshot_leaves_a_task_of_sparks_to_others(tmp_path: Path, tasks: int) -> None:
     """Its own may each wait 20 s for a registry, or read records that are made to take long."""
