@@ -42,7 +42,7 @@ READERS: Final = Readers()
 
 
 def most_tasks(tasks: int) -> int:
-    """Returns how many of Spark's `tasks`, those that run at once, long work may have: all but one beside READERS."""
+    """Returns how many of Spark's `tasks`, those that run at once, long work has: all but one if there are READERS."""
     return max(1, tasks - 1) if READERS else tasks
 
 
