@@ -115,7 +115,12 @@ def test_other_settings_a_changed_file_and_a_killed_task(several: Several, worke
     assert "query failed" not in worker.printed()
     for _ in range(2):
         several.produce(TWO_TOPICS, OVERRIDING, OTHER)
-        assert signal_each(worker.processes("python_streaming_source_runner"), signal.SIGKILL)
+        # What the first kill left is read apart, and may be published before Spark has a planner again.
+        wait_until(
+            lambda: signal_each(worker.processes("python_streaming_source_runner"), signal.SIGKILL) > 0,
+            "Spark's planner is there, and killed",
+            PROCESS_TIMEOUT_S,
+        )
         several.publish(TWO_TOPICS, OVERRIDING, OTHER)
     assert several.epochs(OTHER, TWO_TOPICS, OVERRIDING) == [before + 1, *others]
     several.check(TWO_TOPICS, OVERRIDING, OTHER)
