@@ -46,6 +46,14 @@ def most_tasks(tasks: int) -> int:
     return max(1, tasks - 1) if READERS else tasks
 
 
+def bound(most: int, tasks: int) -> int | None:
+    """Returns in how many tasks a job of long work runs, `most`; None if it may have all of Spark's `tasks`.
+
+    It then has as many as it has pieces of work, and each goes to the core that is free first.
+    """
+    return most if most < tasks else None
+
+
 @contextmanager
 def turn(lock: threading.Lock, stopped: Callable[[], bool]) -> Iterator[bool]:
     """Holds `lock` in the block and yields True; yields False, without it, once `stopped` returns True."""

@@ -238,8 +238,8 @@ PAGE: Final[Mapping[str, float]] = {
 }
 """The rows of docs/performance.md, and minutes that a round of each takes on two cores, with filling and starts.
 
-`sustained-highest` takes 35 if its first long windows stay flat, and 10 more for each that does not: two of keyfold's
-did not.
+`sustained-highest` takes 35 if its first long windows stay flat, and 10 more for each that does not: two of
+keyfold's did not at 2c9a5fa1, and one at 694eabfe.
 """
 
 

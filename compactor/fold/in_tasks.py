@@ -24,7 +24,7 @@ from compactor.runs.scan import OffsetRange, files_of
 from compactor.runs.writer import cut
 from compactor.spark import tasks
 from compactor.storage.base import Storage
-from compactor.turns import most_tasks
+from compactor.turns import bound, most_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -91,8 +91,8 @@ class InTasks:
         made = split_by_log(own.ranges, job.target_bytes, most, budget.records)
         splits = [_split_of(own, number, task_split.logs) for number, task_split in enumerate(made)]
         throttler = Throttler.shared(job.limit, most)
-        few = most if most < self._cores else None  # of more, each goes to the core that is free first
-        answers = self._run(job, splits, partial(together, self._storage, budget, throttler), few)
+        fold = partial(together, self._storage, budget, throttler)
+        answers = self._run(job, splits, fold, bound(most, self._cores))
         done = {fitting[log] for at, split in enumerate(splits) if at not in answers.left for log in split.logs}
         left = [log for log in range(len(job.ranges)) if log not in done]
         return Folded(answers.rows, job.of(left) if left else None)

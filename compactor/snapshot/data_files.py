@@ -24,7 +24,7 @@ from compactor.snapshot.content import is_held, range_of
 from compactor.snapshot.manifest import DataFile, SnapshotInputs, WrittenFiles
 from compactor.spark import tasks
 from compactor.storage.base import Storage
-from compactor.turns import most_tasks
+from compactor.turns import bound, most_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,14 +73,15 @@ def write_data(
     `logs` are one topic's, by partition. Raises SnapshotError if a column that is to be text is not UTF-8. There is a
     file even if there is no record, so that readers find the columns.
     """
-    most = most_tasks(spark.sparkContext.defaultParallelism)
+    cores = spark.sparkContext.defaultParallelism
+    most = most_tasks(cores)
     work = split_work(logs, inputs.mode, most)
     schema, mode, file_bytes = columns(inputs.strings), inputs.mode, inputs.file_bytes
 
     def task(number: int) -> Iterator[pa.RecordBatch]:
         return _Copy(storage, folder, schema, mode, file_bytes).run(work[number])
 
-    rows = tasks.run(spark, len(work), task, _FILES, most)
+    rows = tasks.run(spark, len(work), task, _FILES, bound(most, cores))
     left_out = sum(row.pop("left_out") for row in rows)
     files = [DataFile(**row) for row in rows if row["path"]] or [empty_file(folder, schema)]
     by_name = sorted(files, key=lambda file: file.path)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from compactor.spark import tasks
-from compactor.turns import READERS, most_tasks, turn
+from compactor.turns import READERS, bound, most_tasks, turn
 from tests.support.kafka import wait_until
 from tests.support.local_spark import LocalSpark
 
@@ -65,6 +65,11 @@ def test_long_work_leaves_one_of_several_tasks_to_who_reads() -> None:
             assert [most_tasks(count) for count in counts] == [1, 1, 3]
         assert [most_tasks(count) for count in counts] == [1, 1, 3]
     assert [most_tasks(count) for count in counts] == [1, 2, 4]
+
+
+def test_work_that_may_have_all_tasks_has_one_for_each_of_its_pieces() -> None:
+    """Only fewer are a bound: else a piece that takes long would hold up those behind it in its task."""
+    assert [bound(most, 4) for most in (1, 3, 4)] == [1, 3, None]
 
 
 @pytest.mark.parametrize(("most", "used"), [(None, 5), (2, 2), (9, 5)])
