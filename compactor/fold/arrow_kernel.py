@@ -20,6 +20,13 @@ _FEW: Final = 4_096
 _COMPARED: Final = 262_144
 """How many rows are compared at a time."""
 
+_SAMPLE: Final = 65_536
+"""How many keys at most are counted to learn how often each comes. That takes as long as to sort twice as many rows, so
+no more than one of eight is counted."""
+
+_SORTED_FROM: Final = 4
+"""Rows are sorted if they are estimated to have each key fewer times than this; else Arrow's hash table is quicker."""
+
 
 def last_rows(table: pa.Table, by: Sequence[str]) -> NDArray[np.int64]:
     """Returns the indexes, rising, of the rows of `table` that no later row with the same key and columns `by` follows.
@@ -36,6 +43,22 @@ def last_of_each(table: pa.Table, by: Sequence[str]) -> NDArray[np.int64]:
     """Returns the index of the last row of `table` for each key and columns `by`, in no order."""
     if table.num_rows <= _FEW:
         return _last_of_few(table, by)
+    return last_of_many(table, by) if mostly_differ(table["key"]) else _last_of_groups(table, by)
+
+
+def mostly_differ(keys: pa.ChunkedArray) -> bool:
+    """Returns whether it is quicker to sort rows with these `keys`, as most differ, by how often those at the end do.
+
+    Of n rows with D keys, each as often as any other, about n * n / (2 * D) have the key of an earlier one, if few do.
+    The end is what came last: rows that were folded before, in which each key comes once, are at the beginning.
+    """
+    some = keys.slice(len(keys) - min(_SAMPLE, len(keys) // 8))
+    repeated = len(some) - pc.count_distinct(some, mode="all").as_py()
+    return 2 * repeated < len(some) and 2 * repeated * len(keys) < _SORTED_FROM * len(some) ** 2
+
+
+def _last_of_groups(table: pa.Table, by: Sequence[str]) -> NDArray[np.int64]:
+    """Returns what `last_of_each` does, by Arrow's hash table: the quickest way if each key comes several times."""
     names = [*(name for name in by if not _is_constant(table[name])), "key"]
     rows = pa.table({**{name: table[name] for name in names}, "row": np.arange(table.num_rows)})
     # One thread: several are not faster, and they take the processor from the other tasks of the machine.
@@ -44,14 +67,19 @@ def last_of_each(table: pa.Table, by: Sequence[str]) -> NDArray[np.int64]:
 
 def _last_of_few(table: pa.Table, by: Sequence[str]) -> NDArray[np.int64]:
     """Returns what `last_of_each` does, rising, without a plan of Arrow's, which takes longer than few rows do."""
-    codes = _codes(table["key"])
-    for name in by:
-        own = _codes(table[name])
-        codes = codes * (own.max(initial=0) + 1) + own  # no more than _FEW ** 2, as `unique` numbers them again
-        codes = np.unique(codes, return_inverse=True)[1]
+    codes = _numbered(_codes(table["key"]), table, by)
     last = np.full(codes.max(initial=-1) + 1, -1)
     np.maximum.at(last, codes, np.arange(len(codes)))
     return np.sort(last[last >= 0])
+
+
+def _numbered(codes: NDArray[np.int64], table: pa.Table, by: Sequence[str]) -> NDArray[np.int64]:
+    """Returns a number for each row, the same for the same of `codes` and values of the columns `by`."""
+    for name in by:
+        own = _codes(table[name])
+        codes = codes * (own.max(initial=0) + 1) + own  # rows ** 2 at most, as `unique` numbers them again
+        codes = np.unique(codes, return_inverse=True)[1]
+    return codes
 
 
 def _codes(column: pa.ChunkedArray) -> NDArray[np.int64]:
@@ -61,19 +89,28 @@ def _codes(column: pa.ChunkedArray) -> NDArray[np.int64]:
 
 
 def last_of_many(
-    table: pa.Table, log: str, short_keys_last: Callable[..., LastRows] = last_of_short
+    table: pa.Table, by: Sequence[str], short_keys_last: Callable[..., LastRows] = last_of_short
 ) -> NDArray[np.int64]:
-    """Returns what `last_of_each` does for many keys in the logs of column `log` (int32), in no order, by sorting.
+    """Returns what `last_of_each` does for many keys that differ, in no order, by sorting.
 
     Short keys are hashed and compared by words (`short_keys`). Rows that this does not tell apart are few.
     """
-    keys = table["key"].combine_chunks()
+    keys, logs = table["key"].combine_chunks(), _logs(table, by)
     if isinstance(keys, pa.ChunkedArray) or not are_short(keys):
-        return last_of_hashed(table, [log], hashes_of(table["key"], table[log]))
-    last, unlike = short_keys_last(keys, None if _is_constant(table[log]) else table[log].to_numpy())
+        numbers = pa.array(np.zeros(table.num_rows, np.int32) if logs is None else logs)
+        return last_of_hashed(table, by, hashes_of(table["key"], numbers))
+    last, unlike = short_keys_last(keys, logs)
     if not len(unlike):
         return last
-    return np.concatenate((last, unlike[last_of_each(table.take(pa.array(unlike)), [log])]))
+    return np.concatenate((last, unlike[_last_of_groups(table.take(pa.array(unlike)), by)]))
+
+
+def _logs(table: pa.Table, by: Sequence[str]) -> NDArray[np.int32] | None:
+    """Returns a number for each row, the same for the same values of the columns `by`; None if all have the same."""
+    several = [name for name in by if not _is_constant(table[name])]
+    if not several:
+        return None
+    return _numbered(np.zeros(table.num_rows, np.int64), table, several).astype(np.int32)
 
 
 def last_of_hashed(table: pa.Table, by: Sequence[str], hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
@@ -90,7 +127,7 @@ def last_of_hashed(table: pa.Table, by: Sequence[str], hashes: NDArray[np.uint64
         later = np.repeat(last, np.diff(first, append=len(order)))
         earlier = np.flatnonzero(later != order)
         if not all(_are_equal(table[name], order[earlier], later[earlier]) for name in (*by, "key")):
-            return last_of_each(table, by)
+            return _last_of_groups(table, by)
     return last
 
 

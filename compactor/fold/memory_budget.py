@@ -52,7 +52,7 @@ class OffsetMapBudget(Struct, frozen=True):
     keys: int
     bytes: int
     hash_partitions: int = 1 << 16
-    waiting: int = 1_000_000
+    waiting: int = 2_000_000
 
     def shared(self, tasks: int) -> OffsetMapBudget:
         """Returns the share of each of `tasks` that run at once."""

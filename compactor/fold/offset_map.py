@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from compactor.fold.arrow_kernel import last_of_each, last_of_many
+from compactor.fold.arrow_kernel import last_of_each
 from compactor.fold.latest_per_key import is_rejected
 from compactor.fold.memory_budget import OffsetMapBudget
 from compactor.model.key_hash import hashes_of
@@ -36,6 +36,9 @@ BITS: Final = 4
 
 HASH_PARTITIONS: Final = 1 << BITS
 """Into how many hash partitions a level splits keys."""
+
+_MARKED: Final = 16_384
+"""How many bits are set at a time: what is made of their rows stays in the processor's cache."""
 
 _ROW: Final = "row"
 # Rows in the map: a key, its log, and the number of the row among all that were read.
@@ -102,7 +105,9 @@ class _Rejected:
 
 def _mark(bits: NDArray[np.uint8], rows: NDArray[np.int64]) -> None:
     """Sets the bits of `rows`."""
-    np.bitwise_or.at(bits, rows >> 3, (1 << (rows & 7)).astype(np.uint8))
+    for at in range(0, len(rows), _MARKED):
+        some = rows[at : at + _MARKED]
+        np.bitwise_or.at(bits, some >> 3, np.left_shift(np.uint8(1), (some & 7).astype(np.uint8)))
 
 
 class OffsetMap:
@@ -179,8 +184,7 @@ class OffsetMap:
             return
         table = pa.Table.from_batches(self._held, _HELD)
         last = np.zeros(table.num_rows, np.bool_)
-        are_many = self._level or 2 * self._known >= self._rows  # those are sorted sooner than they are looked up
-        last[last_of_many(table, LOG) if are_many else last_of_each(table, [LOG])] = True
+        last[last_of_each(table, [LOG])] = True
         ends = np.cumsum([held.num_rows for held in self._held])
         self._hold([_only(held, last[end - held.num_rows : end]) for held, end in zip(self._held, ends, strict=True)])
 

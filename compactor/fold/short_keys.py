@@ -136,13 +136,26 @@ def _bounds(keys: pa.BinaryArray) -> NDArray[np.int32]:
 
 
 def _unequal(words: _Words, order: NDArray[np.int64], is_last: NDArray[np.bool_], piece: int) -> NDArray[np.int64]:
-    """Returns the places in `order` of rows that have another key than the next one, and are not the last of a hash."""
-    unequal = [order[:0]]
-    for at in range(0, len(order) - 1, piece):
-        differ = np.zeros(min(piece, len(order) - 1 - at), np.bool_)
-        for word in words.of(order[at : at + piece + 1]):
-            differ |= word[1:] != word[:-1]
-        differ &= ~is_last[at : at + len(differ)]
+    """Returns the places in `order` of rows that have another key than the next one, and are not the last of a hash.
+
+    If keys come once, next to no row is looked at: only those that are not the last of their hash, and the next ones.
+    If most are such rows, each is looked at once and not twice.
+    """
+    compared = np.flatnonzero(~is_last)
+    if 2 * len(compared) > len(order):
+        compared = np.arange(len(order) - 1)
+    is_each = len(compared) == len(order) - 1
+    unequal = [compared[:0]]
+    for at in range(0, len(compared), piece):
+        places = compared[at : at + piece]
+        differ = np.zeros(len(places), np.bool_)
+        if is_each:
+            for word in words.of(order[at : at + piece + 1]):
+                differ |= word[1:] != word[:-1]
+            differ &= ~is_last[places]
+        else:
+            for word, following in zip(words.of(order[places]), words.of(order[places + 1]), strict=True):
+                differ |= word != following
         if differ.any():
-            unequal.append(at + np.flatnonzero(differ))
+            unequal.append(places[differ])
     return np.concatenate(unequal)

@@ -7,16 +7,15 @@ a writer's time, however few records it has.
 
 from __future__ import annotations
 
-import hashlib
 from bisect import bisect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow.compute as pc
 import structlog
 from msgspec import Struct
 
@@ -27,9 +26,10 @@ from compactor.index.builder import HELD, IndexBuilder
 from compactor.model import record
 from compactor.model.log import Run
 from compactor.model.record import TopicPartition, partition_spans, split_by_partition
-from compactor.runs import checksums, file_stats, paths
+from compactor.runs import file_stats, paths
 from compactor.runs.file_stats import FileStats, combine, level0_run, stats_of, with_checksum
 from compactor.runs.group_notes import GroupNotes
+from compactor.runs.parquet_file import ParquetFile
 from compactor.storage.base import Storage
 
 ROW_GROUP_BYTES: Final = 16 << 20
@@ -64,20 +64,8 @@ _INDEXED_AT: Final = {
 _LOOSE: Final = 4 << 20
 """How many bytes of other rows a slice may keep alive; beyond that it is copied."""
 
-_OPTIONS: Final = {"version": "2.6", "compression": "zstd", "compression_level": 1}
-# Columns with a dictionary: their values repeat within a partition.
-_REPEATED: Final = [
-    "topic",
-    "partition",
-    "timestamp_type",
-    "key",
-    "headers.list.element.key",
-    "rejected",
-    record.KEY_ENCODING,
-]
-# Columns with statistics: readers skip row groups by them.
-_PRUNED_BY: Final = ["topic", "partition", "offset", "timestamp", "delete_horizon"]
-
+_SAMPLE: Final = 4_096
+"""How many keys of a file's first row group are counted before it is known whether keys get a dictionary."""
 
 _log = structlog.get_logger()
 
@@ -278,8 +266,8 @@ class RunWriter:
         """Writes one row group of all that waits of `tps`, which are in order."""
         buffers = [self._buffers.pop(tp) for tp in tps]
         self.held -= sum(buffer.bytes for buffer in buffers)
-        file = self._open()
         rows = pa.concat_batches([batch for buffer in buffers for batch in buffer.batches])
+        file = self._open(rows["key"])
         for part in stats_of(file.path, rows, self._target.arrived_ms):
             known = self._parts.get(part.tp)
             self._parts[part.tp] = combine(known, part) if known else part
@@ -298,13 +286,12 @@ class RunWriter:
             return rows.num_rows
         return max(1, rows.num_rows * INDEXED_GROUP_BYTES // max(1, rows.nbytes))
 
-    def _open(self) -> ParquetFile:
+    def _open(self, keys: pa.BinaryArray) -> ParquetFile:
+        """Returns the open file; if there is none, opens one, of which `keys` are those of the first row group."""
         if self._file is None:
             path = f"{self._target.folder}/{paths.file_name(self._target.prefix)}"
-            # Rewritten runs are folded. A dictionary of keys that come once takes a tenth of the time of a look-up.
-            is_new = self._target.arrived_ms is not None
             notes = GroupNotes() if self._target.is_indexed else None
-            self._file = ParquetFile(self._target.storage, path, record.RUN, keys_repeat=is_new, notes=notes)
+            self._file = ParquetFile(self._target.storage, path, record.RUN, keys_repeat=_repeat(keys), notes=notes)
         return self._file
 
     def _close(self) -> Iterator[FileStats]:
@@ -324,122 +311,11 @@ class RunWriter:
             self._closed.extend(stats)
 
 
-class ParquetFile:
-    """Writes tables, each as one row group; the file appears in the store once it is closed without an error.
+def _repeat(keys: pa.BinaryArray) -> bool:
+    """Returns whether half of the first keys come again among them.
 
-    Its size and checksum are known without reading it again.
-
-    Without `options`, which are those of `pyarrow.parquet.ParquetWriter`, statistics are kept of the columns by which
-    runs are pruned alone: those of keys and values would only cost. `keys_repeat`: keys have a dictionary then.
-    `notes`: the footer has them of each row group, as records are looked up in the file by their keys.
+    A dictionary of keys that come once takes a fifth of the time in which a record is written, and a tenth of that of a
+    look-up.
     """
-
-    def __init__(
-        self,
-        storage: Storage,
-        path: str,
-        schema: pa.Schema,
-        options: Mapping[str, Any] | None = None,
-        *,
-        keys_repeat: bool = True,
-        notes: GroupNotes | None = None,
-    ) -> None:
-        self.path = path
-        self._context = storage.open_output(path)
-        self._notes = notes
-        self._tee = _Tee(self._context.__enter__(), notes)
-        names = set(schema.names)
-        repeated = _REPEATED if keys_repeat else [name for name in _REPEATED if name != "key"]
-        of_runs = {
-            "use_dictionary": [name for name in repeated if name.partition(".")[0] in names],
-            "write_statistics": [name for name in _PRUNED_BY if name in names],
-        }
-        self._writer = pq.ParquetWriter(
-            pa.PythonFile(self._tee, mode="w"),
-            schema,
-            write_page_checksum=True,  # so that a damaged page is known by itself, and the rest of the file stays good
-            **_OPTIONS,
-            **(of_runs if options is None else options),
-        )
-
-    @property
-    def bytes(self) -> int:
-        """Bytes written so far."""
-        return self._tee.bytes
-
-    @property
-    def sha256(self) -> str:
-        """The checksum, in hex, of what was written so far."""
-        return self._tee.digest.hexdigest()
-
-    @property
-    def footer(self) -> str:
-        """What `compactor.runs.checksums` keeps of the closed file."""
-        return checksums.fingerprint(self._tee.tail)
-
-    def write(self, table: pa.Table, group_rows: int | None = None) -> None:
-        """Adds `table` as one row group, or as several of `group_rows` rows."""
-        rows = max(1, group_rows or table.num_rows)
-        if self._notes is None:
-            self._writer.write_table(table, row_group_size=rows)
-            return
-        for at in range(0, table.num_rows, rows):
-            piece = table.slice(at, rows)
-            self._notes.begin()
-            self._writer.write_table(piece, row_group_size=rows)
-            self._notes.end(self.bytes, piece)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Completes the file, or removes it if there was an error."""
-        self._tee.keep_tail()  # closing writes the footer, and nothing else
-        try:
-            if self._notes is not None:
-                self._writer.add_key_value_metadata(self._notes.metadata())
-            self._writer.close()
-        except Exception as closing:
-            self._context.__exit__(type(closing), closing, closing.__traceback__)
-            if error is None:
-                raise
-        else:
-            self._context.__exit__(kind, error, trace)
-
-
-class _Tee:
-    """A stream for Arrow that counts and digests what passes to `stream`, and leaves closing it to its owner."""
-
-    closed = False
-
-    def __init__(self, stream: Any, notes: GroupNotes | None) -> None:
-        self._stream = stream
-        self._notes = notes
-        self.bytes = 0
-        self.digest = hashlib.sha256()
-        self.tail = b""
-        # Set before the footer is written: `tail` keeps what comes from then on.
-        self._keeps = False
-
-    def keep_tail(self) -> None:
-        self._keeps = True
-
-    def write(self, data: Any) -> int:
-        self.digest.update(data)
-        if self._notes is not None:
-            self._notes.add(data)
-        self._stream.write(data)
-        self.tail += bytes(data) if self._keeps else b""
-        self.bytes += len(data)
-        return len(data)
-
-    def tell(self) -> int:
-        return self.bytes
-
-    def flush(self) -> None:
-        """Does nothing: the owner of the stream makes it durable."""
-
-    def close(self) -> None:
-        self.closed = True
+    some = keys.slice(0, _SAMPLE)
+    return 2 * pc.count_distinct(some, mode="all").as_py() <= len(some)

@@ -16,9 +16,9 @@ from compactor.model import record
 from compactor.model.log import PartitionLog
 from compactor.model.record import TopicPartition
 from compactor.ports import LAST_TIME_MS
+from compactor.runs.parquet_file import ParquetFile
 from compactor.runs.reader import read_file_range
 from compactor.runs.scan import FileRange
-from compactor.runs.writer import ParquetFile
 from compactor.snapshot import manifest
 from compactor.snapshot.content import is_held, range_of
 from compactor.snapshot.manifest import DataFile, SnapshotInputs, WrittenFiles

@@ -46,7 +46,7 @@ def test_keys_of_one_hash_are_told_apart(rows: list[tuple[int, bytes]], hashes: 
         return (sum(words) % np.uint64(hashes)) << np.uint64(60)  # type: ignore[return-value]  # of at least one word
 
     table = pa.table({LOG: pa.array([log for log, _ in rows], pa.int32()), "key": [key for _, key in rows]})
-    found = last_of_many(table, LOG, partial(last_of_short, hashes_of=few))
+    found = last_of_many(table, [LOG], partial(last_of_short, hashes_of=few))
     assert sorted(found.tolist()) == sorted({one: row for row, one in enumerate(rows)}.values())
 
 
@@ -90,4 +90,4 @@ def test_long_keys_are_found_by_their_hashes() -> None:
     """With a key that is long, or null, rows are told apart as before."""
     for long in (b"a" * 99, None):
         table = pa.table({LOG: pa.array([0] * 4, pa.int32()), "key": pa.array([long, b"b", long, b""], pa.binary())})
-        assert sorted(last_of_many(table, LOG).tolist()) == [1, 2, 3]
+        assert sorted(last_of_many(table, [LOG]).tolist()) == [1, 2, 3]

@@ -92,3 +92,27 @@ def test_what_comes_out_is_cut_to_row_groups() -> None:
     assert offsets(found) == list(range(100))
     assert len(found) > 5
     assert max(one.nbytes for one in found) < 1_500
+
+
+def of_one_size(keys: list[bytes]) -> list[pa.RecordBatch]:
+    """Makes a batch for each record of one partition, with `keys` of one length."""
+    return [batch([{**row, "value": b"v"}]) for row in numbered([(0, key, False) for key in keys])]
+
+
+def left_of(keys: list[bytes], held: int) -> list[int]:
+    """Returns the offsets of what is left of records with `keys` if `held` of them are held, and one more is folded."""
+    batches = of_one_size(keys)
+    return offsets([one for one in Prefold(held * batches[0].nbytes).latest(batches) if one is not None])
+
+
+def test_records_are_passed_on_after_a_fold_that_left_out_none() -> None:
+    """Of 11 keys that differ none is left out: behind them twice as many are passed on each time, up to 80."""
+    differ = [b"%d" % number for number in range(11)]
+    keys = [key for passed in (10, 20, 40, 80, 80, 80) for key in [*differ, *[b"a"] * passed]]
+    assert left_of([b"%5s" % key for key in keys], held=10) == list(range(len(keys)))
+
+
+def test_a_fold_is_tried_again_and_goes_on_if_it_leaves_out_one_of_ten() -> None:
+    """Behind what was passed on, of records with one key the last of all that are held together is left."""
+    keys = [*(b"%5d" % number for number in range(11)), *[b"passd"] * 10, *[b"later"] * 50]
+    assert left_of(keys, held=10) == [*range(21), 70]

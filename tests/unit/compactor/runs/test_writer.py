@@ -364,13 +364,25 @@ def test_records_are_kept_without_an_index_if_its_disk_is_full(tmp_path: Path, m
     assert {info.path for info in storage.walk("runs")} == {part.file.path for part in parts}
 
 
-@pytest.mark.parametrize(("arrived_ms", "has_dictionary"), [(0, True), (None, False)], ids=["new", "rewritten"])
-def test_only_keys_of_new_records_have_a_dictionary(arrived_ms: int | None, has_dictionary: bool) -> None:
-    """Rewritten records are folded, so that a key comes once: a look-up would decode it twice."""
-    storage, rows = MemoryStorage(), [row(0, at, b"%d" % at, b"v") for at in range(10)]
-    written = replace(target(storage), arrived_ms=arrived_ms)
-    (part,) = writer.write([batch(rows)], written, "clean.write")
+def columns_of(storage: MemoryStorage, rows: list[Row]) -> dict[str, pq.ColumnChunkMetaData]:
+    """Writes `rows`; returns what the file's first row group says of each column."""
+    (part,) = writer.write([batch(rows)], target(storage), "ingest.write")
     group = pq.ParquetFile(storage.open_input(part.file.path)).metadata.row_group(0)
-    columns = {group.column(at).path_in_schema: group.column(at) for at in range(group.num_columns)}
+    return {group.column(at).path_in_schema: group.column(at) for at in range(group.num_columns)}
+
+
+@pytest.mark.parametrize(("keys", "has_dictionary"), [(5, True), (6, False)])
+def test_only_keys_that_come_again_have_a_dictionary(keys: int, has_dictionary: bool) -> None:
+    """If more than half of ten differ there is none, as it is the same as the keys once more."""
+    columns = columns_of(MemoryStorage(), [row(0, at, b"%d" % (at % keys), b"v") for at in range(10)])
     assert columns["key"].has_dictionary_page is has_dictionary
+    assert ("DELTA_LENGTH_BYTE_ARRAY" in columns["key"].encodings) is not has_dictionary
     assert columns["topic"].has_dictionary_page
+
+
+def test_numbers_are_written_as_differences_and_values_apart_from_their_lengths() -> None:
+    """Offsets and times rise: of each only the difference to the one before is held."""
+    columns = columns_of(MemoryStorage(), [row(0, at, b"%d" % at, b"v") for at in range(10)])
+    for name in ("offset", "timestamp"):
+        assert "DELTA_BINARY_PACKED" in columns[name].encodings
+    assert "DELTA_LENGTH_BYTE_ARRAY" in columns["value"].encodings

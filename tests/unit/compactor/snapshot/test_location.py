@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from compactor.errors import DamagedFileError, SnapshotError, SnapshotHiddenError, SnapshotStorageError, StorageError
-from compactor.runs.writer import ParquetFile
+from compactor.runs.parquet_file import ParquetFile
 from compactor.snapshot import listing, location, manifest
 from compactor.snapshot.location import SnapshotBackoff, SnapshotFailure, snapshot_storage
 from compactor.storage.local import LocalStorage
