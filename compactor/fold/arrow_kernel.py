@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from compactor.fold.latest_per_key import is_rejected
-from compactor.fold.short_keys import LastRows, are_short, last_of_short
+from compactor.fold.short_keys import LONGEST, LastRows, are_short, last_of_short
 from compactor.model.key_hash import hashes_of
 
 _FEW: Final = 4_096
@@ -24,8 +24,11 @@ _SAMPLE: Final = 65_536
 """How many keys at most are counted to learn how often each comes. That takes as long as to sort twice as many rows, so
 no more than one of eight is counted."""
 
-_SORTED_FROM: Final = 4
+_SORTED: Final = 4
 """Rows are sorted if they are estimated to have each key fewer times than this; else Arrow's hash table is quicker."""
+
+_SORTED_LONG: Final = 1.2
+"""The same with keys that are not short: each is hashed as an object, and two are taken out to be compared."""
 
 
 def last_rows(table: pa.Table, by: Sequence[str]) -> NDArray[np.int64]:
@@ -47,14 +50,16 @@ def last_of_each(table: pa.Table, by: Sequence[str]) -> NDArray[np.int64]:
 
 
 def mostly_differ(keys: pa.ChunkedArray) -> bool:
-    """Returns whether it is quicker to sort rows with these `keys`, as most differ, by how often those at the end do.
+    """Returns whether it is quicker to sort rows with these `keys`: whether each comes seldom, by those at the end.
 
     Of n rows with D keys, each as often as any other, about n * n / (2 * D) have the key of an earlier one, if few do.
     The end is what came last: rows that were folded before, in which each key comes once, are at the beginning.
     """
-    some = keys.slice(len(keys) - min(_SAMPLE, len(keys) // 8))
-    repeated = len(some) - pc.count_distinct(some, mode="all").as_py()
-    return 2 * repeated < len(some) and 2 * repeated * len(keys) < _SORTED_FROM * len(some) ** 2
+    last = keys.slice(len(keys) - min(_SAMPLE, len(keys) // 8))
+    repeated = len(last) - pc.count_distinct(last, mode="all").as_py()
+    longest = pc.max(pc.binary_length(keys)).as_py() or 0
+    most = _SORTED if longest <= LONGEST and not keys.null_count else _SORTED_LONG
+    return 2 * repeated < len(last) and 2 * repeated * len(keys) < most * len(last) ** 2
 
 
 def _last_of_groups(table: pa.Table, by: Sequence[str]) -> NDArray[np.int64]:
@@ -116,8 +121,7 @@ def _logs(table: pa.Table, by: Sequence[str]) -> NDArray[np.int32] | None:
 def last_of_hashed(table: pa.Table, by: Sequence[str], hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
     """Returns what `last_of_each` does, by sorting `hashes`, which are of each row's key and columns `by`.
 
-    It takes a third of the time if most keys of a million rows differ, and twice the time if few do. Rows with the same
-    hash are compared byte by byte; if two of them differ, `last_of_each` answers.
+    Rows with the same hash are compared byte by byte; if two of them differ, Arrow's hash table answers.
     """
     order = np.argsort(hashes)
     hashes = hashes[order]

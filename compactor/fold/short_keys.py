@@ -138,8 +138,8 @@ def _bounds(keys: pa.BinaryArray) -> NDArray[np.int32]:
 def _unequal(words: _Words, order: NDArray[np.int64], is_last: NDArray[np.bool_], piece: int) -> NDArray[np.int64]:
     """Returns the places in `order` of rows that have another key than the next one, and are not the last of a hash.
 
-    If keys come once, next to no row is looked at: only those that are not the last of their hash, and the next ones.
-    If most are such rows, each is looked at once and not twice.
+    A row that is not the last of its hash is compared with the next one, any other with none: if keys come once, next
+    to no row is looked at. If most rows are compared, all are looked at, so that none is twice.
     """
     compared = np.flatnonzero(~is_last)
     if 2 * len(compared) > len(order):

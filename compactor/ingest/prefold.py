@@ -1,5 +1,7 @@
 """Folds records while they are read, if what a later one of the same key supersedes is not needed.
 
+As many as are held together are folded; if next to none is superseded, those that come next are passed on.
+
 It is not needed if a log is compacted without a lag: whatever is taken in is due at once, and a fold over the whole
 micro-batch leaves the same. Otherwise this must never be done: no fold may end inside what was folded.
 """
@@ -23,12 +25,12 @@ from compactor.runs.writer import ROW_GROUP_BYTES, cut
 HELD_BYTES: Final = 128 << 20
 """Arrow bytes that a task holds at most before it folds them."""
 
-_SELDOM: Final = 10
-"""If a fold leaves out fewer than one of so many records, the next are passed on as they are: to look for the last of
-each key and to put records together takes 0.2 µs a record, and to publish one that is left out 2 µs."""
+_IN_VAIN: Final = 10
+"""A fold is in vain if it leaves out fewer than one of so many records: to look for the last of each key and to put
+records together takes 0.2 µs a record, and to publish one that would have been left out 2 µs."""
 
 _MOST_PASSED: Final = 8
-"""How many times what is held for a fold is passed on at most before one is tried again."""
+"""How many times the bytes of a fold are passed on at most before one is tried again."""
 
 
 class Prefold:
@@ -44,14 +46,16 @@ class Prefold:
         # Batches that came since the last yield, folded once `_bytes` (Arrow bytes) exceed `_max_bytes`.
         self._held: list[pa.RecordBatch] = []
         self._bytes = 0
-        # Arrow bytes that are passed on without a fold, and as how many times `_max_bytes` they began: twice as many
-        # with each fold that has left out few.
-        self._to_pass = self._times = 0
+        # By how many `_max_bytes` records were last passed on without a fold: twice as many after each fold in vain.
+        self._times = 0
+        # Arrow bytes that are still to be passed on. Nothing is held then: what comes later would be passed on before.
+        self._to_pass = 0
 
     def latest(self, batches: Iterable[pa.RecordBatch | None]) -> Iterator[pa.RecordBatch | None]:
         """Yields the records of `batches` that no later one supersedes, as far as they are held at one time.
 
-        Nothing is folded across a None, which is passed on.
+        After a fold in vain others are not looked for in what comes next. Nothing is folded across a None, which is
+        passed on.
         """
         for batch in batches:
             if batch is None:
@@ -69,13 +73,13 @@ class Prefold:
         yield from self._flush()
 
     def _shrink(self) -> Iterator[pa.RecordBatch]:
-        """Folds what is held; yields it if the fold does not halve it. If it left out few, the next are passed on."""
+        """Folds what is held; yields it if the fold does not halve it, or was in vain: then the next are passed on."""
         before, records = self._bytes, self._records()
         self._fold()
-        left_out = records - self._records()
-        self._times = 0 if left_out * _SELDOM >= records else min(_MOST_PASSED, max(1, 2 * self._times))
+        in_vain = (records - self._records()) * _IN_VAIN < records
+        self._times = min(_MOST_PASSED, max(1, 2 * self._times)) if in_vain else 0
         self._to_pass = self._times * self._max_bytes
-        if self._bytes > before // 2:
+        if in_vain or self._bytes > before // 2:
             yield from self._emit()
 
     def _records(self) -> int:

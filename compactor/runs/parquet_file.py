@@ -32,12 +32,33 @@ _ENCODINGS: Final = {
     "key": "DELTA_LENGTH_BYTE_ARRAY",
     "value": "DELTA_LENGTH_BYTE_ARRAY",
 }
-"""How columns without a dictionary are encoded: numbers that rise as small differences, and lengths apart from bytes.
+"""How columns of runs are encoded if they have no dictionary: numbers that rise as small differences, and lengths apart
+from bytes.
 
 A file has 5 bytes a record less than with Parquet's plain encoding, and offsets are read in a quarter of the time
-(docs/decisions/speed.md)."""
+(docs/decisions/speed.md). Snapshots are for readers of all kinds, some of which know the plain encoding alone."""
 # Columns with statistics: readers skip row groups by them.
 _PRUNED_BY: Final = ["topic", "partition", "offset", "timestamp", "delete_horizon"]
+
+
+def plain_options(schema: pa.Schema, *, keys_repeat: bool = True) -> dict[str, Any]:
+    """Returns options of `pyarrow.parquet.ParquetWriter` for records: what repeats has a dictionary.
+
+    Statistics are kept of the columns by which files are pruned alone: those of keys and values would only cost.
+    """
+    names = set(schema.names)
+    repeated = _REPEATED if keys_repeat else [name for name in _REPEATED if name != "key"]
+    return {
+        "use_dictionary": [name for name in repeated if name.partition(".")[0] in names],
+        "write_statistics": [name for name in _PRUNED_BY if name in names],
+    }
+
+
+def run_options(*, keys_repeat: bool) -> dict[str, Any]:
+    """Returns options for the file of a run, `record.RUN`; `keys_repeat`: keys have a dictionary."""
+    options = plain_options(record.RUN, keys_repeat=keys_repeat)
+    plain = _ENCODINGS.keys() - set(options["use_dictionary"])
+    return {**options, "column_encoding": {name: _ENCODINGS[name] for name in plain}}
 
 
 class ParquetFile:
@@ -45,9 +66,8 @@ class ParquetFile:
 
     Its size and checksum are known without reading it again.
 
-    Without `options`, which are those of `pyarrow.parquet.ParquetWriter`, statistics are kept of the columns by which
-    runs are pruned alone: those of keys and values would only cost. `keys_repeat`: keys have a dictionary then.
-    `notes`: the footer has them of each row group, as records are looked up in the file by their keys.
+    `options` are those of `pyarrow.parquet.ParquetWriter`; by itself `plain_options`. `notes`: the footer has them of
+    each row group, as records are looked up in the file by their keys.
     """
 
     def __init__(
@@ -56,27 +76,18 @@ class ParquetFile:
         path: str,
         schema: pa.Schema,
         options: Mapping[str, Any] | None = None,
-        *,
-        keys_repeat: bool = True,
         notes: GroupNotes | None = None,
     ) -> None:
         self.path = path
         self._context = storage.open_output(path)
         self._notes = notes
         self._tee = _Tee(self._context.__enter__(), notes)
-        names = set(schema.names)
-        repeated = _REPEATED if keys_repeat else [name for name in _REPEATED if name != "key"]
-        of_runs = {
-            "use_dictionary": [name for name in repeated if name.partition(".")[0] in names],
-            "column_encoding": {name: _ENCODINGS[name] for name in _ENCODINGS.keys() & names - set(repeated)},
-            "write_statistics": [name for name in _PRUNED_BY if name in names],
-        }
         self._writer = pq.ParquetWriter(
             pa.PythonFile(self._tee, mode="w"),
             schema,
             write_page_checksum=True,  # so that a damaged page is known by itself, and the rest of the file stays good
             **_OPTIONS,
-            **(of_runs if options is None else options),
+            **(plain_options(schema) if options is None else options),
         )
 
     @property

@@ -29,7 +29,7 @@ from compactor.model.record import TopicPartition, partition_spans, split_by_par
 from compactor.runs import file_stats, paths
 from compactor.runs.file_stats import FileStats, combine, level0_run, stats_of, with_checksum
 from compactor.runs.group_notes import GroupNotes
-from compactor.runs.parquet_file import ParquetFile
+from compactor.runs.parquet_file import ParquetFile, run_options
 from compactor.storage.base import Storage
 
 ROW_GROUP_BYTES: Final = 16 << 20
@@ -64,8 +64,10 @@ _INDEXED_AT: Final = {
 _LOOSE: Final = 4 << 20
 """How many bytes of other rows a slice may keep alive; beyond that it is copied."""
 
-_SAMPLE: Final = 4_096
-"""How many keys of a file's first row group are counted before it is known whether keys get a dictionary."""
+_FIRST_KEYS: Final = 4_096
+"""How many keys of a file's first row group are counted before it is known whether keys get a dictionary.
+
+That holds for the whole file: Parquet's writer takes it when it begins."""
 
 _log = structlog.get_logger()
 
@@ -291,7 +293,8 @@ class RunWriter:
         if self._file is None:
             path = f"{self._target.folder}/{paths.file_name(self._target.prefix)}"
             notes = GroupNotes() if self._target.is_indexed else None
-            self._file = ParquetFile(self._target.storage, path, record.RUN, keys_repeat=_repeat(keys), notes=notes)
+            options = run_options(keys_repeat=_repeat(keys))
+            self._file = ParquetFile(self._target.storage, path, record.RUN, options, notes)
         return self._file
 
     def _close(self) -> Iterator[FileStats]:
@@ -312,10 +315,10 @@ class RunWriter:
 
 
 def _repeat(keys: pa.BinaryArray) -> bool:
-    """Returns whether half of the first keys come again among them.
+    """Returns whether at least half of the first keys have come before among them.
 
     A dictionary of keys that come once takes a fifth of the time in which a record is written, and a tenth of that of a
     look-up.
     """
-    some = keys.slice(0, _SAMPLE)
-    return 2 * pc.count_distinct(some, mode="all").as_py() <= len(some)
+    first = keys.slice(0, _FIRST_KEYS)
+    return 2 * pc.count_distinct(first, mode="all").as_py() <= len(first)

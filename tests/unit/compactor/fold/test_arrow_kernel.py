@@ -16,16 +16,17 @@ SHORT, LONG = b"%d", b"%060d"
 def table_of(keys: int, form: bytes = SHORT, logs: int = 1) -> pa.Table:
     """Returns rows with `keys` keys and `logs` logs, by chance."""
     chance = np.random.default_rng(keys)
-    names = [form % number for number in chance.integers(0, keys, ROWS).tolist()]
-    numbers = chance.integers(0, logs, ROWS).tolist()
-    return pa.table({LOG: pa.array(numbers, pa.int32()), "topic": [f"t{one % 2}" for one in numbers], "key": names})
+    names = [form % number if number or logs == 1 else None for number in chance.integers(0, keys, ROWS).tolist()]
+    topics = [f"t{number}" for number in chance.integers(0, logs, ROWS).tolist()]
+    numbers = pa.array(chance.integers(0, logs, ROWS), pa.int32())
+    return pa.table({LOG: numbers, "topic": topics, "key": names})
 
 
 @pytest.mark.parametrize("form", [SHORT, LONG])
 @pytest.mark.parametrize("logs", [1, 3])
 @pytest.mark.parametrize("keys", [3, 500, 15_000, 1_000_000])
 def test_the_last_row_of_each_is_found_however_often_keys_come(keys: int, logs: int, form: bytes) -> None:
-    """By all columns together: a key of another log, or topic, is another one."""
+    """By all columns together: a key of another log, or topic, is another one. Null is a key."""
     table = table_of(keys, form, logs)
     for by in ([LOG], ["topic", LOG], []):
         each = zip(*(table[name].to_pylist() for name in (*by, "key")), strict=True)
@@ -36,6 +37,12 @@ def test_the_last_row_of_each_is_found_however_often_keys_come(keys: int, logs: 
 def test_rows_are_sorted_if_keys_come_less_than_four_times(keys: int, differ: bool) -> None:
     """That is estimated by the keys at the end: of 20,000 rows, 2,000 keys come ten times each, 10,000 twice."""
     assert mostly_differ(table_of(keys)["key"]) is differ
+
+
+@pytest.mark.parametrize(("keys", "differ"), [(10_000, False), (1_000_000, True)])
+def test_rows_with_long_keys_are_sorted_only_if_next_to_none_comes_again(keys: int, differ: bool) -> None:
+    """Each is an object for its hash, and each two of one hash are compared byte by byte."""
+    assert mostly_differ(table_of(keys, LONG)["key"]) is differ
 
 
 def test_keys_that_were_folded_before_say_nothing_of_those_that_come() -> None:

@@ -62,10 +62,12 @@ def test_all_that_is_held_at_once_is_folded(found: list[Rec], step: int) -> None
     assert +prefold.superseded == {TopicPartition("t", partition): count for partition, count in gone.items()}
 
 
-@given(RECORDS, st.integers(1, 7), st.integers(0, 2_000))
-def test_what_does_not_fit_goes_on_and_nothing_is_lost(found: list[Rec], step: int, held: int) -> None:
+@given(RECORDS, st.integers(1, 7), st.integers(0, 10_000), st.lists(st.sampled_from([1, 2_000]), min_size=40))
+def test_what_does_not_fit_goes_on_and_nothing_is_lost(
+    found: list[Rec], step: int, held: int, value_sizes: list[int]
+) -> None:
     """With little room some that are superseded stay, never the other way round; by partition offsets rise."""
-    rows = numbered(found)
+    rows = [{**row, "value": b"v" * size} for row, size in zip(numbered(found), value_sizes, strict=False)]
     prefold = Prefold(held)
     given_in = (batch(rows[first : first + step]) for first in range(0, len(rows), step))
     kept = offsets([one for one in prefold.latest(given_in) if one is not None])
@@ -110,6 +112,15 @@ def test_records_are_passed_on_after_a_fold_that_left_out_none() -> None:
     differ = [b"%d" % number for number in range(11)]
     keys = [key for passed in (10, 20, 40, 80, 80, 80) for key in [*differ, *[b"a"] * passed]]
     assert left_of([b"%5s" % key for key in keys], held=10) == list(range(len(keys)))
+
+
+def test_nothing_is_held_while_records_are_passed_on() -> None:
+    """Also if a fold has left out one record of many, and with it most of the bytes."""
+    rows = numbered([*((0, b"%d" % number, False) for number in range(30)), (0, b"big", False), (0, b"big", False)])
+    rows[30]["value"], later = b"v" * 20_000, numbered([(0, b"later", False)] * 40)[33:]
+    given_in = [batch(rows), *(batch([row]) for row in later)]
+    kept = offsets([one for one in Prefold(10_000).latest(given_in) if one is not None])
+    assert kept == [*range(30), 31, *range(33, 40)]
 
 
 def test_a_fold_is_tried_again_and_goes_on_if_it_leaves_out_one_of_ten() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 import duckdb
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
 
@@ -74,6 +75,15 @@ def test_a_snapshots_folder_can_be_read_as_it_is(tmp_path: Path, shelf: LocalSto
     connector = _kept(tmp_path, [row(0, 0, b"a", b"1"), row(0, 1, b"b", b"2")])
     found = pd.read_parquet(f"{shelf.location}/{_taken(connector, shelf)}")
     assert list(found["value"]) == [b"1", b"2"]
+
+
+def test_data_files_have_no_encoding_that_old_readers_lack(tmp_path: Path, shelf: LocalStorage) -> None:
+    """Runs have offsets and lengths as differences; of snapshots the reader is not ours."""
+    connector = _kept(tmp_path, [row(0, 0, b"a", b"1"), row(0, 1, b"b", b"2")])
+    (file,) = Path(shelf.location, _taken(connector, shelf)).rglob("*.parquet")
+    group = pq.ParquetFile(file).metadata.row_group(0)
+    encodings = {name for at in range(group.num_columns) for name in group.column(at).encodings}
+    assert encodings <= {"PLAIN", "RLE", "RLE_DICTIONARY"}
 
 
 def test_a_manifest_and_a_mark_say_whose_a_snapshot_is(tmp_path: Path, shelf: LocalStorage) -> None:
