@@ -123,7 +123,7 @@ versions: setup ## Tries other Pythons, Javas and PySparks, as far as this machi
 	@$(BIN)/python -m tests.support.versions $(NAMES)
 
 bench: setup ## Measures keyfold beside its peers and prints the table (ROWS=ready,fresh for some, ROWS=all, MINUTES=30 for sustained rows): build/bench; takes some two hours.
-	@$(BIN)/python -m benchmarks $(if $(ROWS),--rows $(ROWS)) $(if $(MINUTES),--minutes $(MINUTES))
+	@$(BIN)/python -m benchmarks $(if $(ROWS),--rows "$(ROWS)") $(if $(MINUTES),--minutes $(MINUTES))
 
 bench-quick: setup ## Whether keyfold has become slower beside its peers, by ratios; some 3 minutes.
 	@$(BIN)/python -m benchmarks.quick

@@ -6,6 +6,7 @@ import argparse
 import os
 import shutil
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -30,11 +31,16 @@ def main() -> int:
     os.environ[SCALE] = str(options.scale)
     os.environ[MINUTES] = str(options.minutes)
     file = options.into / "results.json"
-    runner = Runner(files.load(file, options.scale, files.code(), options.minutes), options.rounds, file)
+    try:
+        results = files.load(file, options.scale, files.code(), options.minutes)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    runner = Runner(results, options.rounds, file)
     names = _names(options.rows)
     comparisons = [COMPARISONS[name] for name in names if name in COMPARISONS]
     measurements = [MEASUREMENTS[name] for name in names if name not in COMPARISONS]
-    _print_minutes(minutes_of(names, options.rounds))
+    _print_minutes(names, minutes_of(names, options.rounds))
     for comparison in comparisons:
         runner.compare(comparison)
     for measurement in measurements:
@@ -57,14 +63,15 @@ def _names(rows: str | None) -> list[str]:
     """Returns the rows that were asked for: those of the page if none were."""
     if rows == _ALL:
         return [*COMPARISONS, *MEASUREMENTS]
-    return rows.split(",") if rows else [*PAGE]
+    return [name.strip() for name in rows.split(",")] if rows else [*PAGE]
 
 
-def _print_minutes(minutes: dict[str, float]) -> None:
-    """Prints how long the rows take that are known, so that the time for them can be found."""
-    for name, value in minutes.items():
-        print(f"{name}: about {value:.1f} minutes")
-    print(f"together: about {sum(minutes.values()):.0f} minutes, less what is measured already", flush=True)
+def _print_minutes(names: Sequence[str], minutes: Mapping[str, float]) -> None:
+    """Prints how long the rows take with all their records, so that the time for them can be found."""
+    for name in names:
+        print(f"{name}: about {minutes[name]:.1f} minutes" if name in minutes else f"{name}: not known how long")
+    known = "together" if all(name in minutes for name in names) else "those that are known together"
+    print(f"{known}: about {sum(minutes.values()):.1f} minutes, less what is measured already", flush=True)
 
 
 def _options() -> argparse.Namespace:
@@ -81,6 +88,10 @@ def _options() -> argparse.Namespace:
     unknown = set(_names(options.rows)) - {*COMPARISONS, *MEASUREMENTS}
     if unknown:
         parser.error(f"--rows: there is no {', '.join(sorted(unknown))}; --help lists all")
+    if options.scale <= 0:
+        parser.error(f"--scale: {options.scale:g} times as many records are none")
+    if options.docs and (options.rows or options.scale != 1):
+        parser.error("--docs: the page has all of its rows, with all their records; leave out --rows and --scale")
     return options
 
 

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from benchmarks.harness.results import Results
 from benchmarks.harness.row import Comparison, Measurement
 
-_HEAD = "| what | must | aim | measured | without the starts | rounds | keyfold | the other |\n" + "|---" * 8 + "|"
+_HEAD = "| what | must | aim | measured | without the starts | each round | keyfold | the other |\n" + "|---" * 8 + "|"
 _SHORT = " **short**"
+_NO_MARK = ""
 
 
 def report(compared: Iterable[Comparison], measured: Iterable[Measurement], results: Results) -> str:
@@ -27,7 +28,8 @@ def report(compared: Iterable[Comparison], measured: Iterable[Measurement], resu
 def table(compared: Iterable[Comparison], measured: Iterable[Measurement], results: Results) -> str:
     """Renders a line for each comparison and each limited value, marked if it is short of what it has to be.
 
-    What was not measured has the reason in place of a value; values are medians of the rounds.
+    What was not measured has the reason in place of a value; values are medians of the rounds, which are shown, too. At
+    another scale than 1 nothing is short: what has to be reached counts for all records.
     """
     lines = [_comparison(row, results) for row in compared]
     lines.extend(line for row in measured for line in _measurement(row, results))
@@ -74,18 +76,32 @@ def _limited(
     reason = results.missing.get(row.source, "not measured")
     for name, (must, aim) in limits.items():
         values = results.values(row.source, name)
-        median = _marked(statistics.median(values), must, at_least=at_least) if values else reason
+        median = statistics.median(values) if values else None
+        is_enough = median is None or (median >= must if at_least else median <= must)
+        shown = reason if median is None else f"{median:.2f}{_mark(results, is_enough=is_enough)}"
         least = f"{'≥' if at_least else '≤'} {must:g}" if must else "shown"
-        yield f"{name} | {least} | {aim:g} | {median} |  | {len(values)}"
+        yield f"{name} | {least} | {aim:g} | {shown} |  | {_rounds(values)}"
 
 
 def _median(row: Measurement, name: str, results: Results) -> float:
     return statistics.median(results.values(row.source, name))
 
 
-def _marked(median: float, must: float, *, at_least: bool) -> str:
-    enough = median >= must if at_least else median <= must
-    return f"{median:.2f}{'' if enough else _SHORT}"
+def _mark(results: Results, *, is_enough: bool) -> str:
+    return _NO_MARK if is_enough or results.scale != 1 else _SHORT
+
+
+def _rounds(values: Iterable[float]) -> str:
+    """Renders a value for each round, in their order: alone they say how far a median can be trusted."""
+    return ", ".join(f"{value:.2f}" for value in values)
+
+
+def _ratios(row: Comparison, results: Results) -> list[float]:
+    """Returns the ratio of each round in which both programs ran, by whole runs."""
+    ours, other = (
+        {run.round: run.used.seconds for run in results.of(row.id, one.name)} for one in (row.ours, row.other)
+    )
+    return [other[number] / ours[number] for number in sorted(ours.keys() & other.keys()) if ours[number] > 0]
 
 
 def _seconds(row: Comparison, program: str, results: Results, *, starts: bool) -> float | None:
@@ -98,12 +114,12 @@ def _comparison(row: Comparison, results: Results) -> str:
     whole = ratio(row, results)
     if whole is None:
         missing = [results.missing[one.name] for one in (row.ours, row.other) if one.name in results.missing]
-        return f"| `{row.id}`: {row.what} | {wanted} | {'; '.join(missing) or 'not measured'} |  | 0 |  |  |"
-    mark = "" if whole >= row.must else _SHORT
+        return f"| `{row.id}`: {row.what} | {wanted} | {'; '.join(missing) or 'not measured'} |  |  |  |  |"
+    mark = _mark(results, is_enough=whole >= row.must)
     rest = ratio(row, results, starts=False)
     beside = "" if rest is None else f"{rest:.2f} x"
     rates = " | ".join(_rate(row, one.name, results) for one in (row.ours, row.other))
-    rounds = len(results.of(row.id, row.ours.name))
+    rounds = _rounds(_ratios(row, results))
     return f"| `{row.id}`: {row.what} | {wanted} | {whole:.2f} x{mark} | {beside} | {rounds} | {rates} |"
 
 
@@ -113,4 +129,5 @@ def _rate(row: Comparison, program: str, results: Results) -> str:
     peak = max(one.used.peak_pss or one.used.peak_rss for one in runs) / (1 << 30)
     rate = f"{runs[0].records / seconds / 1e6:.3f} M/s"
     memory = f", {peak:.1f} GiB" if peak else ""  # of a reader it is not measured
-    return f"{program}: {rate}, {seconds:.1f} s of which the start {start:.1f} s{memory}"
+    cpu = statistics.median(one.used.cpu_seconds for one in runs)
+    return f"{program}: {rate}, {seconds:.1f} s of which the start {start:.1f} s, processor time {cpu:.1f} s{memory}"

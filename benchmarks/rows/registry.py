@@ -74,7 +74,7 @@ COMPARISONS: Final = by_id(
         ),
         Comparison(
             "backlog-table",
-            f"5 million records, 100 B, 500,000 keys, against {STREAMS_BEST.name}",
+            f"5 million records of 100 B, 500,000 keys, 2 partitions, against {STREAMS_BEST.name}",
             "small",
             KEYFOLD,
             STREAMS_BEST,
@@ -101,7 +101,15 @@ COMPARISONS: Final = by_id(
             rounds=1,
         ),
         Comparison("reading", "the same against reading only", "small", KEYFOLD, READING, 0.3, 0.7),
-        Comparison("reading-20M", "20 million records, against reading only", "20M", KEYFOLD, READING, 0.5, 0.7),
+        Comparison(
+            "reading-20M",
+            "20 million records of 100 B, 2 million keys, 2 partitions, against reading only",
+            "20M",
+            KEYFOLD,
+            READING,
+            0.5,
+            0.7,
+        ),
         Comparison(
             "reading-as-we",
             "the same against reading only with keyfold's client settings",
@@ -117,7 +125,7 @@ COMPARISONS: Final = by_id(
         Comparison("backlog-1KiB", "values of 1 KiB, against Kafka Streams", "1KiB", KEYFOLD, STREAMS, 5, 8),
         Comparison(
             "backlog-unique",
-            f"10 million records, each key once, against {STREAMS_BEST.name}",
+            f"10 million records of 100 B, each key once, 2 partitions, against {STREAMS_BEST.name}",
             "unique",
             KEYFOLD,
             STREAMS_BEST,
@@ -128,7 +136,7 @@ COMPARISONS: Final = by_id(
         Comparison("tombstones", "90 % tombstones, against reading only", "tombstones", KEYFOLD, READING, 0.3, 0.7),
         Comparison(
             "backlog-1",
-            f"10 million records in one partition, against {STREAMS_BEST.name}",
+            f"10 million records of 100 B, a million keys, one partition, against {STREAMS_BEST.name}",
             "1-partition",
             KEYFOLD,
             STREAMS_BEST,
@@ -137,7 +145,7 @@ COMPARISONS: Final = by_id(
         ),
         Comparison(
             "backlog-64",
-            f"10 million records in 64 partitions, against {STREAMS_BEST.name}",
+            f"10 million records of 100 B, a million keys, 64 partitions, against {STREAMS_BEST.name}",
             "64-partitions",
             KEYFOLD,
             STREAMS_BEST,

@@ -52,13 +52,13 @@ def nothing(bootstrap: str) -> dict[str, float]:
         (
             11.0,
             (
-                "| ≥ 6 x | 12 x | 10.00 x | 99.00 x | 1 "
-                "| keyfold: 0.000 M/s, 11.0 s of which the start 10.0 s, 0.5 GiB "
-                "| Kafka Streams: 0.000 M/s, 110.0 s of which the start 11.0 s, 0.5 GiB |"
+                "| ≥ 6 x | 12 x | 10.00 x | 99.00 x | 10.00 "
+                "| keyfold: 0.000 M/s, 11.0 s of which the start 10.0 s, processor time 1.0 s, 0.5 GiB "
+                "| Kafka Streams: 0.000 M/s, 110.0 s of which the start 11.0 s, processor time 1.0 s, 0.5 GiB |"
             ),
         ),
-        (20.0, "| 5.50 x **short** | 9.90 x | 1 |"),
-        (10.0, "| 11.00 x |  | 1 |"),
+        (20.0, "| 5.50 x **short** | 9.90 x | 5.50 |"),
+        (10.0, "| 11.00 x |  | 11.00 |"),
     ],
 )
 def test_comparisons(ours: float, cells: str) -> None:
@@ -91,13 +91,13 @@ def test_measurements() -> None:
     ]
     lines = table([], [most, least], found).splitlines()
     assert lines[2:] == [
-        "| `one`: most: s | ≤ 3 | 1 | 3.50 **short** |  | 2 | M: 40 | other: 1 |",
-        "| `two`: least: M | ≥ 50 | 200 | 40.00 **short** |  | 2 |  |  |",
-        "| the same: other | shown | 2 | 1.00 |  | 2 |  |  |",
+        "| `one`: most: s | ≤ 3 | 1 | 3.50 **short** |  | 2.00, 5.00 | M: 40 | other: 1 |",
+        "| `two`: least: M | ≥ 50 | 200 | 40.00 **short** |  | 40.00, 40.00 |  |  |",
+        "| the same: other | shown | 2 | 1.00 |  | 1.00, 1.00 |  |  |",
     ]
     assert {line.count("|") for line in lines} == {9}
     found.measured = []
-    assert "| `one`: most: s | ≤ 3 | 1 | not measured |  | 0 |  |  |" in table([], [most], found)
+    assert "| `one`: most: s | ≤ 3 | 1 | not measured |  |  |  |  |" in table([], [most], found)
 
 
 def test_report() -> None:
@@ -107,6 +107,8 @@ def test_report() -> None:
     found.scale, found.notes = 0.02, ["row failed:\nTraceback\nRuntimeError: why\n"]
     text = report([ROW], [MEASUREMENTS["ready"]], found)
     assert text.startswith("0.02 times as many records")
+    assert "2.27 x" in text
+    assert "short" not in text  # of what has to be reached with all records
     assert "\nMeasured at abc.\n" in text
     assert text.endswith("- ready: first micro-batch, s: 10.00\n\n- row failed: RuntimeError: why")
 
