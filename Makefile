@@ -132,6 +132,6 @@ docs: setup ## Builds the documentation as a site, with search: build/docs/index
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt mkdocs-material
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet && LONG=1 $(BIN)/pytest -q tests/unit/test_docs_site.py tests/unit/test_site_build.py && echo build/docs/index.html
 
-clean: ## Removes .venv, the demo's folder and what tools left behind (not the cache of the broker).
+clean: ## Removes .venv, the demo's folder and what tools left behind; not ~/.cache/keyfold, which has the broker and Spark's classes.
 	rm -rf $(VENV) .demo build *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
