@@ -10,7 +10,6 @@ from benchmarks.harness.row import Comparison, Measurement
 
 _HEAD = "| what | must | aim | measured | without the starts | each round | keyfold | the other |\n" + "|---" * 8 + "|"
 _SHORT = " **short**"
-_NO_MARK = ""
 
 
 def report(compared: Iterable[Comparison], measured: Iterable[Measurement], results: Results) -> str:
@@ -88,7 +87,7 @@ def _median(row: Measurement, name: str, results: Results) -> float:
 
 
 def _mark(results: Results, *, is_enough: bool) -> str:
-    return _NO_MARK if is_enough or results.scale != 1 else _SHORT
+    return "" if is_enough or results.scale != 1 else _SHORT
 
 
 def _rounds(values: Iterable[float]) -> str:

@@ -115,7 +115,7 @@ def _logs(table: pa.Table, by: Sequence[str]) -> NDArray[np.int32] | None:
     several = [name for name in by if not _is_constant(table[name])]
     if not several:
         return None
-    return _numbered(np.zeros(table.num_rows, np.int64), table, several).astype(np.int32)
+    return _numbered(_codes(table[several[0]]), table, several[1:]).astype(np.int32)
 
 
 def last_of_hashed(table: pa.Table, by: Sequence[str], hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
