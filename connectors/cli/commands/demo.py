@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 import sys
 from pathlib import Path
@@ -41,12 +40,12 @@ def demo(directory: DirOption = Path(".demo"), worker: UnusedWorkerOption = None
     except RunFailedError as error:
         note(f"error: {error.message} {error.action}")
         raise typer.Exit(error.code) from error
-    say(report(outcome, folder, own_command(sys.argv[0])))
+    say(report(outcome, folder, own_folder(sys.argv[0])))
 
 
-def own_command(argv0: str) -> str:
-    """Returns how this command was called, as a person would type it again in a shell: `.venv/bin/keyfold`."""
+def own_folder(argv0: str) -> Path:
+    """Returns the folder of this command, as a person would type it again: `.venv/bin`."""
     path = Path(argv0)
     if path.name != "keyfold" or not path.is_file():
-        return ".venv/bin/keyfold"
-    return shlex.quote(os.path.relpath(path) if path.absolute().is_relative_to(Path.cwd()) else str(path))
+        return Path(".venv/bin")
+    return Path(os.path.relpath(path) if path.absolute().is_relative_to(Path.cwd()) else path).parent

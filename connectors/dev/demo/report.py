@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from shlex import quote
 from typing import Final
 
@@ -14,14 +15,17 @@ from connectors.progress.terminal import table
 _TITLE: Final = "Flights out of New York in 2013, folded by aircraft"
 
 
-def report(outcome: DemoRun, folder: DemoFolder, command: str) -> str:
-    """Says what went in and came out, how long it took, how to go on with `command`, and what is in the snapshot."""
+def report(outcome: DemoRun, folder: DemoFolder, commands: Path) -> str:
+    """Says what went in and came out, how long it took, what is in the snapshot, and how to go on.
+
+    `commands` is the folder of keyfold's command, and so of its Python's pip.
+    """
     parts = (
         _what(outcome),
         _times(outcome),
-        _next(outcome, folder, command),
+        _next(outcome, folder, commands),
         _snapshot(outcome),
-        _query(outcome, folder),
+        _query(outcome, folder, commands),
     )
     return "\n\n".join([_TITLE, *("\n".join(part) for part in parts)])
 
@@ -48,9 +52,10 @@ def _snapshot(outcome: DemoRun) -> Iterator[str]:
     yield f"Snapshot: {shown(outcome.snapshot.path)}"
 
 
-def _query(outcome: DemoRun, folder: DemoFolder) -> Iterator[str]:
+def _query(outcome: DemoRun, folder: DemoFolder, commands: Path) -> Iterator[str]:
     yield "DuckDB has it by its name, with a column for each field:"
-    yield f'  duckdb {quote(shown(folder.database))} "{named_table.COUNT}"'
+    yield f"  {_typed(commands, 'pip')} install duckdb-cli"
+    yield f'  {_typed(commands, "duckdb")} {quote(shown(folder.database))} "{named_table.COUNT}"'
     yield ""
     yield "Asked of it:"
     yield from (f"  {line}" for line in named_table.CARRIERS.splitlines())
@@ -58,8 +63,14 @@ def _query(outcome: DemoRun, folder: DemoFolder) -> Iterator[str]:
     yield table([name.upper() for name in outcome.answer.columns], outcome.answer.rows)
 
 
-def _next(outcome: DemoRun, folder: DemoFolder, command: str) -> Iterator[str]:
+def _next(outcome: DemoRun, folder: DemoFolder, commands: Path) -> Iterator[str]:
+    keyfold = _typed(commands, "keyfold")
     port = outcome.bootstrap.rpartition(":")[2]
     yield "Start that broker again, and in another terminal read the compacted topic:"
-    yield f"  {command} kafka --port {port} --data-dir {quote(shown(folder.kafka))}"
-    yield f"  {command} tail {steps.OUTPUT} --worker {quote(shown(folder.worker_file))} --from-beginning --max 5"
+    yield f"  {keyfold} kafka --port {port} --data-dir {quote(shown(folder.kafka))}"
+    yield f"  {keyfold} tail {steps.OUTPUT} --worker {quote(shown(folder.worker_file))} --from-beginning --max 5"
+
+
+def _typed(commands: Path, name: str) -> str:
+    """Returns the command of that name in a folder, as a person types it in a shell."""
+    return quote(str(commands / name))

@@ -12,7 +12,7 @@ import duckdb
 import msgspec
 import pytest
 
-from connectors.cli.commands.demo import own_command
+from connectors.cli.commands.demo import own_folder
 from connectors.config.files import load_connector, load_worker
 from connectors.dev.demo import data, steps
 from connectors.dev.demo.folder import DemoFolder, shown
@@ -100,11 +100,11 @@ def test_paths_are_shown_as_a_person_types_them(tmp_path: Path, monkeypatch: pyt
     assert shown(Path("/")) == "/"
     (tmp_path / ".venv/bin").mkdir(parents=True)
     (tmp_path / ".venv/bin/keyfold").touch()
-    assert own_command(str(tmp_path / ".venv/bin/keyfold")) == ".venv/bin/keyfold"
-    assert own_command("-m") == ".venv/bin/keyfold"
+    assert own_folder(str(tmp_path / ".venv/bin/keyfold")) == Path(".venv/bin")
+    assert own_folder("-m") == Path(".venv/bin")
     (tmp_path / "a venv").mkdir()
     (tmp_path / "a venv/keyfold").touch()
-    assert own_command(str(tmp_path / "a venv/keyfold")) == "'a venv/keyfold'"
+    assert own_folder(str(tmp_path / "a venv/keyfold")) == Path("a venv")
 
 
 def _snapshot(folder: Path) -> Snapshot:
@@ -180,7 +180,7 @@ def test_the_report_tells_everything(tmp_path: Path, monkeypatch: pytest.MonkeyP
         answer=QueryAnswer(["carrier"], [("UA",)]),
         seconds={"start the broker": 5.0, "keyfold run --once": 20.25},
     )
-    told = report(outcome, folder, ".venv/bin/keyfold")
+    told = report(outcome, folder, Path(".venv/bin"))
     for part in ("336,776", "4,050", "4,043", "2,512", "20.25", "25.25", "FROM flights", "CARRIER"):
         assert part in told
     commands, table = told.split("Snapshot: .demo/snapshots/flights/flights/x")
@@ -189,8 +189,11 @@ def test_the_report_tells_everything(tmp_path: Path, monkeypatch: pytest.MonkeyP
         "  .venv/bin/keyfold tail flights.compacted --worker .demo/worker.json --from-beginning --max 5",
         "",
     ]
-    (line,) = re.findall(r"(?m)^    (duckdb .*)$", (ROOT / "README.md").read_text(encoding="utf-8"))
-    assert f"  {line}\n" in table
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    lines = re.findall(r"(?m)^    (\S+/pip install duckdb-cli|\S+/duckdb .*)$", readme)
+    assert "".join(f"  {line}\n" for line in lines) in table
+    assert len(lines) == 2
+    assert "  'a venv/keyfold' kafka --port" in report(outcome, folder, Path("a venv"))
 
 
 @pytest.mark.parametrize(("code", "ends_with", "how"), [(3, 3, "exit code 3"), (-9, 1, "SIGKILL")])

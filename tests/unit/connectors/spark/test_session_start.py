@@ -42,11 +42,12 @@ def test_a_start_that_is_left_leaves_no_settings_behind(monkeypatch: pytest.Monk
     monkeypatch.setattr(session, "create", create)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(os, "environ", dict(os.environ))
+    start = session.SparkStart("local[1]", {"spark.hadoop.fs.s3a.secret.key": "geheim"})
     try:
-        start = session.SparkStart("local[1]", {"spark.hadoop.fs.s3a.secret.key": "geheim"})
         assert going.wait(60)
         assert list(tmp_path.glob("keyfold-spark-*/spark.properties"))
         start.leave(0)
         assert not list(tmp_path.glob("keyfold-spark-*"))
     finally:
         ended.set()
+        start.leave(60)  # or its thread would import modules while pytest goes through their loggers
