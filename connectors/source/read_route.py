@@ -79,7 +79,7 @@ def of_portion(size: int, trouble: Trouble, *, shared: bool, late: bool, starts:
     `shared`: other connectors read through the same query. `late`: its chain has lately held up a micro-batch.
     `starts`: the query has run no micro-batch yet.
     """
-    if starts and not shared and size <= APART_IN_DRIVER_MAX:
+    if starts and not shared and is_read_in_driver(size):
         return apart(size, trouble)
     if late or trouble.keeps_apart or (shared and size > SHARED_MAX):
         return apart(size, trouble)

@@ -56,8 +56,8 @@ def test_the_route_of_a_portion(size: int, trouble: Trouble, shared: bool, late:
     ("size", "trouble", "shared", "route"),
     [
         (1, SOUND, False, Route.DRIVER),
-        (APART_IN_DRIVER_MAX, SOUND, False, Route.DRIVER),
-        (APART_IN_DRIVER_MAX + 1, SOUND, False, Route.MICRO_BATCH),
+        (DRIVER_READ_MAX, SOUND, False, Route.DRIVER),
+        (DRIVER_READ_MAX + 1, SOUND, False, Route.MICRO_BATCH),
         (1, SOUND, True, Route.MICRO_BATCH),
         (1, SUSPECT, False, Route.JOB),
     ],
