@@ -57,12 +57,18 @@ def _place(example: str) -> int:
     return ORDER.index(_step(example))
 
 
+def _is_long(example: str) -> bool:
+    return example.removeprefix("keyfold ").startswith(LONG) and "--dry-run" not in example
+
+
+_ALL: Final = dict.fromkeys(each for examples in examples_by_command().values() for each in examples)
+EXAMPLES: Final = sorted(_ALL, key=_place)
+"""In the order in which they are run; groups of commands have those of their commands again."""
+
+
 def _cases() -> Iterator[object]:
-    """The examples in the order in which they are run; groups have those of their commands again."""
-    examples = dict.fromkeys(each for examples in examples_by_command().values() for each in examples)
-    for example in sorted(examples, key=_place):
-        is_long = example.removeprefix("keyfold ").startswith(LONG) and "--dry-run" not in example
-        yield pytest.param(example, marks=[pytest.mark.long, pytest.mark.timeout(400)] if is_long else [])
+    for example in EXAMPLES:
+        yield pytest.param(example, marks=[pytest.mark.long, pytest.mark.timeout(400)] if _is_long(example) else [])
 
 
 class Reader:
@@ -70,6 +76,8 @@ class Reader:
 
     def __init__(self, folder: Path, broker: str) -> None:
         self.folder = folder
+        # The examples that have been run.
+        self._ran: set[str] = set()
         self._worker = ExitStack()
         url = f"http://127.0.0.1:{free_port()}"
         own = {"bootstrap.servers": broker, "storage.location": "data", "listeners": url, "spark.master": "local[2]"}
@@ -88,8 +96,19 @@ class Reader:
         orders = {"name": "orders", "connector.class": "keyfold.CompactedTopic", "topics": "orders"}
         write_json(folder / "orders.json", orders)
 
+    def run_before(self, example: str) -> None:
+        """Runs what `example` comes after and has not been run yet, long ones left out: `make long` selects only those.
+
+        Whether they end well, their own tests show.
+        """
+        for earlier in EXAMPLES[: EXAMPLES.index(example)]:
+            if earlier not in self._ran and not _is_long(earlier):
+                self.prepare(_step(earlier))
+                self.run(earlier)
+
     def run(self, example: str) -> tuple[int, str]:
         """Runs `example`; returns its exit code and what it printed."""
+        self._ran.add(example)
         arguments = shlex.split(self._as_here(example))[1:]
         if f"keyfold {WORKER}" == example:
             return self._start_worker(arguments)
@@ -166,8 +185,8 @@ def test_an_example_of_help_runs(example: str, reader: Reader, monkeypatch: pyte
     monkeypatch.chdir(reader.folder)
     for name in [name for name in os.environ if name.startswith("KEYFOLD_")] + [URL_VARIABLE]:
         monkeypatch.delenv(name, raising=False)
-    step = _step(example)
-    reader.prepare(step)
+    reader.run_before(example)
+    reader.prepare(_step(example))
     code, printed = reader.run(example)
     wanted = next((other for begin, other in OTHER_CODES.items() if example.startswith(f"keyfold {begin}")), EXIT_OK)
     assert (code, bool(printed.strip())) == (wanted, True), printed

@@ -19,7 +19,7 @@ from connectors.spark.executor_archive import FOLDER, distributions, ensure_arch
 IMPORT_TASKS = """
 import importlib, pkgutil, sys
 import compactor, connectors
-of_driver = "cli dev jvm metrics progress rest runtime spark tables".split()
+of_driver = "cli dev jvm metrics operations progress rest runtime spark tables ui".split()
 for package in (compactor, connectors):
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
         parts = module.name.split(".")
