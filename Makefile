@@ -122,7 +122,7 @@ cluster: setup ## Tries a standalone Spark cluster of bare machines with storage
 versions: setup ## Tries other Pythons, Javas and PySparks, as far as this machine has them (NAMES="python-3.13 java-21" for some): build/versions.
 	@$(BIN)/python -m tests.support.versions $(NAMES)
 
-bench: setup ## Measures keyfold beside its peers and prints the table (ROWS=ready,fresh for some, ROWS=all, MINUTES=30 for sustained rows): build/bench; takes some two hours.
+bench: setup ## Measures keyfold beside its peers and prints the table (ROWS=ready,fresh for some, ROWS=all, MINUTES=30 for sustained rows): build/bench; takes some three hours.
 	@$(BIN)/python -m benchmarks $(if $(ROWS),--rows "$(ROWS)") $(if $(MINUTES),--minutes $(MINUTES))
 
 bench-quick: setup ## Whether keyfold has become slower beside its peers, by ratios; some 3 minutes.

@@ -59,8 +59,7 @@ class Measurement(Struct, frozen=True):
     `limits` has for each value the most that it may be, and the goal; `at_least` the least, 0 if it is only shown.
     `same_as` names the measurement whose rounds have these values too. Without `broker` the function gets an empty
     string. It runs in a process of its own, and multiplies its numbers of records by `datasets.scale()`. `beside` names
-    two values, ours and another program's, that the table shows next to the first limited one. A row that takes long
-    may be content with `rounds` rounds.
+    two values, ours and another program's, that the table shows next to the first limited one.
     """
 
     id: str
@@ -71,7 +70,6 @@ class Measurement(Struct, frozen=True):
     same_as: str = ""
     broker: bool = True
     beside: tuple[str, ...] = ()
-    rounds: int | None = None
 
     @property
     def source(self) -> str:

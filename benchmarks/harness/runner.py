@@ -62,7 +62,7 @@ class Runner:
     def measure(self, row: Measurement) -> None:
         """Takes the values once a round, each round on a broker of its own."""
         done = sum(one.figure == row.source for one in self.results.measured)
-        for number in range(done + 1, min(self._rounds, row.rounds or self._rounds) + 1):
+        for number in range(done + 1, self._rounds + 1):
             with self._saving(row.source), self._ground.broker() if row.broker else nullcontext("") as bootstrap:
                 try:
                     values = self._ground.call(row.source, row.measure, bootstrap)

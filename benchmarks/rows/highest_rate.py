@@ -178,5 +178,4 @@ HIGHEST: Final = Measurement(
     highest,
     at_least={_RATIO: (0, 2)},
     beside=(_OURS, _THEIRS),
-    rounds=1,
 )

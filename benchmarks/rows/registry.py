@@ -241,17 +241,16 @@ PAGE: Final[Mapping[str, float]] = {
     "ready": 0.2,
     "many": 1.9,
     "idle-20": 3.4,
-    "sustained-highest": 60.0,
+    "sustained-highest": 45.0,
     "fold": 1.6,
 }
 """The rows of docs/performance.md, and minutes that a round of each takes on two cores, with filling and starts.
 
-`sustained-highest` takes 35 if its first long windows stay flat, and 10 more for each that does not: two of
-keyfold's did not at 2c9a5fa1, and one at 694eabfe.
+`sustained-highest` takes 35 if its first long windows stay flat, and 10 more for each that does not, of which most
+rounds have one.
 """
 
 
 def minutes_of(names: Iterable[str], rounds: int) -> dict[str, float]:
     """Returns by row how many minutes `rounds` rounds take; of rows that PAGE lacks it is not known."""
-    most = {row.id: row.rounds or rounds for rows in (COMPARISONS, MEASUREMENTS) for row in rows.values()}
-    return {name: PAGE[name] * min(rounds, most[name]) for name in names if name in PAGE}
+    return {name: PAGE[name] * rounds for name in names if name in PAGE}
